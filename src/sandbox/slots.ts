@@ -1,0 +1,107 @@
+/**
+ * Moving slots between two primaries while clients use them, in the order the cluster specification asks for: the target
+ * imports, the source migrates, keys go over by MIGRATE, then the target is told first that it owns the slot, so that at no
+ * moment nobody does. The steps are also there one by one, to hold a cluster in the state that answers ASK and TRYAGAIN.
+ */
+import type { SandboxNode } from "./node.js";
+import { KeylaneError } from "../errors.js";
+
+/** How many slots are between two nodes at once while many are moved. */
+const CHUNK = 64;
+/** Keys of one MIGRATE. */
+const KEYS = 100;
+/** MIGRATE's own timeout, in milliseconds. */
+const MIGRATE_TIMEOUT = 5000;
+
+type Admin = { readonly username: string; readonly password: string } | undefined;
+
+/** A slot that is under way from one primary to another. */
+export class SlotMove {
+  readonly slot: number;
+  readonly from: SandboxNode;
+  readonly to: SandboxNode;
+  readonly #others: () => readonly SandboxNode[];
+  readonly #admin: Admin;
+
+  /** Use `SandboxCluster.beginMove`. */
+  constructor(slot: number, from: SandboxNode, to: SandboxNode, others: () => readonly SandboxNode[], admin: Admin) {
+    this.slot = slot;
+    this.from = from;
+    this.to = to;
+    this.#others = others;
+    this.#admin = admin;
+  }
+
+  /** Opens the slot on both sides: from here on the source answers ASK for keys it does not hold. */
+  async begin(): Promise<void> {
+    await this.to.command("CLUSTER", "SETSLOT", this.slot, "IMPORTING", this.from.id);
+    await this.from.command("CLUSTER", "SETSLOT", this.slot, "MIGRATING", this.to.id);
+  }
+
+  /** Hands keys over: the given ones, or all that the source holds in this slot. Gives their number. */
+  async migrate(keys?: readonly (string | Uint8Array)[]): Promise<number> {
+    if (keys !== undefined) return this.#send(keys);
+    const client = await this.from.client();
+    try {
+      for (let moved = 0; ;) {
+        const found = (await client.command("CLUSTER", "GETKEYSINSLOT", this.slot, KEYS)) as Buffer[];
+        if (found.length === 0) return moved;
+        moved += await this.#send(found);
+      }
+    } finally {
+      client.close();
+    }
+  }
+
+  /** Hands over what is left and gives the slot to the target; every primary is told. */
+  async finish(): Promise<void> {
+    for (let tries = 0; ; tries++) {
+      await this.migrate();
+      await this.to.command("CLUSTER", "SETSLOT", this.slot, "NODE", this.to.id);
+      try {
+        await this.from.command("CLUSTER", "SETSLOT", this.slot, "NODE", this.to.id);
+        break;
+      } catch (error) {
+        // A key came in between the last look and this command.
+        if (tries === 100 || !/still hold keys/.test((error as Error).message)) throw error;
+      }
+    }
+    const others = this.#others().filter((node) => node !== this.from && node !== this.to);
+    await Promise.all(others.map((node) => node.command("CLUSTER", "SETSLOT", this.slot, "NODE", this.to.id)));
+  }
+
+  /** Closes the slot again on both sides without changing its owner. Keys already handed over stay where they are. */
+  async cancel(): Promise<void> {
+    await this.from.command("CLUSTER", "SETSLOT", this.slot, "STABLE");
+    await this.to.command("CLUSTER", "SETSLOT", this.slot, "STABLE");
+  }
+
+  async #send(keys: readonly (string | Uint8Array)[]): Promise<number> {
+    const { host, port } = this.to;
+    const auth = this.#admin === undefined ? [] : ["AUTH2", this.#admin.username, this.#admin.password];
+    await this.from.command("MIGRATE", host, port, "", 0, MIGRATE_TIMEOUT, "REPLACE", ...auth, "KEYS", ...keys);
+    return keys.length;
+  }
+}
+
+/** Carries out whole moves, some at a time. */
+export async function finishMoves(moves: readonly SlotMove[]): Promise<void> {
+  for (let start = 0; start < moves.length; start += CHUNK) {
+    const chunk = moves.slice(start, start + CHUNK);
+    await Promise.all(chunk.map((move) => move.begin()));
+    await Promise.all(chunk.map((move) => move.finish()));
+  }
+}
+
+/** Slots as a list: numbers as they are, `[from, to]` pairs as inclusive ranges. */
+export function listSlots(slots: Iterable<number | readonly [number, number]>): number[] {
+  const list: number[] = [];
+  for (const entry of slots) {
+    const [from, to] = typeof entry === "number" ? [entry, entry] : entry;
+    if (!(from >= 0 && to < 16_384 && Number.isInteger(from) && Number.isInteger(to))) {
+      throw new KeylaneError("KEYLANE_ERR_ARGUMENT", `${JSON.stringify(entry)} is not a slot or a range of slots`);
+    }
+    for (let slot = from; slot <= to; slot++) list.push(slot);
+  }
+  return list;
+}
