@@ -1,0 +1,215 @@
+/**
+ * Operations → frames, grouped by node. Two passes: the first finds each operation's node and the size of its frame, the
+ * second writes, so an `out` that is too small is noticed before a byte of it changes.
+ *
+ * ```text
+ * frame     *3\r\n $3\r\nSET\r\n $2\r\nup\r\n $1\r\n1\r\n            count, name, arguments
+ * asking    *1\r\n$6\r\nASKING\r\n before the frame                 when FLAG_ASKING is set
+ * ```
+ */
+import {
+  FLAG_ASKING,
+  FLAG_READ,
+  HEAD_FLAGS_SHIFT,
+  HEAD_KEY_SHIFT,
+  KEY_NONE,
+  PLACE_HELD,
+  PLACE_KEYLESS,
+  PLACE_UNASSIGNED,
+  SECTION_WORDS,
+} from "../types.js";
+import type { EncodeTables } from "../types.js";
+import { slotOf } from "./keys.js";
+
+/** Names by opcode; index 0, GENERIC, has none of its own. */
+const NAMES = "- GET SET DEL INCRBY EXPIRE HGET HINCRBY EVALSHA PEXPIRE PTTL EXISTS".split(" ");
+const HEADS = NAMES.map((name, opcode) =>
+  opcode === 0 ? Buffer.alloc(0) : Buffer.from(`$${name.length}\r\n${name}\r\n`),
+);
+const ASKING = Buffer.from("*1\r\n$6\r\nASKING\r\n");
+
+const CR = 0x0d;
+const LF = 0x0a;
+const ZERO = 0x30;
+const STAR = 0x2a;
+const DOLLAR = 0x24;
+/** Longest argument copied by a loop; above it a bulk copy is cheaper. */
+const LOOP_MAX = 48;
+
+/** Reads `desc` group by group and writes frames; a cursor over one call's input, so that a batch allocates it once. */
+class Frames {
+  readonly #scratch: Uint8Array;
+  readonly #desc: Int32Array;
+  #at = 0;
+  #bytes = 0;
+  #opcode = 0;
+  #argc = 0;
+  /** Flags, argument that holds the key, bytes of the frame and the key's place in scratch, of the current operation. */
+  flags = 0;
+  key = KEY_NONE;
+  size = 0;
+  keyStart = 0;
+  keyEnd = 0;
+
+  constructor(scratch: Uint8Array, desc: Int32Array) {
+    this.#scratch = scratch;
+    this.#desc = desc;
+  }
+
+  rewind(): void {
+    this.#at = 0;
+    this.#bytes = 0;
+  }
+
+  /** Steps to the next operation without writing it. */
+  measure(): void {
+    this.#head();
+    let size = HEADS[this.#opcode].length + 3 + digits(this.#argc + (this.#opcode === 0 ? 0 : 1));
+    for (let i = 0; i < this.#argc; i++) {
+      const length = this.#desc[this.#at++];
+      if (!(length >= 0 && this.#bytes + length <= this.#scratch.length)) throw malformed();
+      if (i === this.key) {
+        this.keyStart = this.#bytes;
+        this.keyEnd = this.#bytes + length;
+      }
+      this.#bytes += length;
+      size += 5 + digits(length) + length;
+    }
+    this.size = this.flags & FLAG_ASKING ? size + ASKING.length : size;
+  }
+
+  /** Steps to the next operation without looking at its arguments. */
+  skip(): void {
+    this.#head();
+    for (let i = 0; i < this.#argc; i++) this.#bytes += this.#desc[this.#at++];
+  }
+
+  /** Steps to the next operation and writes its frame at `at`; returns the offset behind it. */
+  write(out: Uint8Array, at: number): number {
+    this.#head();
+    if (this.flags & FLAG_ASKING) {
+      out.set(ASKING, at);
+      at += ASKING.length;
+    }
+    at = count(out, at, STAR, this.#argc + (this.#opcode === 0 ? 0 : 1));
+    const head = HEADS[this.#opcode];
+    out.set(head, at);
+    at += head.length;
+    for (let i = 0; i < this.#argc; i++) {
+      const length = this.#desc[this.#at++];
+      at = count(out, at, DOLLAR, length);
+      const from = this.#bytes;
+      if (length > LOOP_MAX) out.set(this.#scratch.subarray(from, from + length), at);
+      else for (let k = 0; k < length; k++) out[at + k] = this.#scratch[from + k];
+      this.#bytes += length;
+      at += length;
+      out[at++] = CR;
+      out[at++] = LF;
+    }
+    return at;
+  }
+
+  #head(): void {
+    const head = this.#desc[this.#at++];
+    this.#argc = this.#desc[this.#at++];
+    this.#opcode = head & 0xff;
+    this.flags = (head >> HEAD_FLAGS_SHIFT) & 0xff;
+    this.key = (head >> HEAD_KEY_SHIFT) & KEY_NONE;
+    const known = this.#opcode < NAMES.length && this.#argc >= (this.#opcode === 0 ? 1 : 0);
+    if (!known || (this.key !== KEY_NONE && this.key >= this.#argc)) throw malformed();
+  }
+}
+
+/** As `NativeCore.encode`. */
+export function encode(
+  scratch: Uint8Array,
+  desc: Int32Array,
+  operations: number,
+  tables: EncodeTables,
+  out: Uint8Array,
+  place: Int32Array,
+  sections: Int32Array,
+): number {
+  const frames = new Frames(scratch, desc);
+  const sectionOf = new Map<number, number>();
+  let total = 0;
+  for (let i = 0; i < operations; i++) {
+    frames.measure();
+    const node = nodeOf(frames, scratch, tables);
+    place[i] = node;
+    if (node < 0) continue;
+    let section = sectionOf.get(node);
+    if (section === undefined) {
+      section = sectionOf.size * SECTION_WORDS;
+      sectionOf.set(node, section);
+      sections[section] = node;
+      sections[section + 2] = 0;
+      sections[section + 3] = 0;
+    }
+    sections[section + 2] += frames.size;
+    sections[section + 3]++;
+    total += frames.size;
+  }
+  if (total > out.length) return -total;
+
+  const cursors = new Map<number, number>();
+  let offset = 0;
+  for (const [node, section] of sectionOf) {
+    sections[section + 1] = offset;
+    cursors.set(node, offset);
+    offset += sections[section + 2];
+  }
+  frames.rewind();
+  for (let i = 0; i < operations; i++) {
+    const cursor = cursors.get(place[i]);
+    if (cursor === undefined) frames.skip();
+    else cursors.set(place[i], frames.write(out, cursor));
+  }
+  return total;
+}
+
+/** As `NativeCore.encodeTo`. */
+export function encodeTo(scratch: Uint8Array, desc: Int32Array, operations: number, out: Uint8Array): number {
+  const frames = new Frames(scratch, desc);
+  let total = 0;
+  for (let i = 0; i < operations; i++) {
+    frames.measure();
+    total += frames.size;
+  }
+  if (total > out.length) return -total;
+  frames.rewind();
+  let at = 0;
+  for (let i = 0; i < operations; i++) at = frames.write(out, at);
+  return total;
+}
+
+/** Node of the operation just measured, or why it has none. */
+function nodeOf(frames: Frames, scratch: Uint8Array, tables: EncodeTables): number {
+  if (frames.key === KEY_NONE) return PLACE_KEYLESS;
+  const slot = slotOf(scratch.subarray(frames.keyStart, frames.keyEnd));
+  if ((tables.held[slot >> 5] >>> (slot & 31)) & 1) return PLACE_HELD;
+  const node = Atomics.load(tables.slots, slot);
+  if (node < 0) return PLACE_UNASSIGNED;
+  return frames.flags & FLAG_READ ? tables.alias[node] : node;
+}
+
+function malformed(): RangeError {
+  return new RangeError("the operations do not match their bytes");
+}
+
+/** Decimal digits of a non-negative 32-bit number. */
+function digits(value: number): number {
+  let count = 1;
+  for (let rest = value; rest > 9; rest = (rest / 10) | 0) count++;
+  return count;
+}
+
+/** Writes `<type><value>\r\n` and returns the offset behind it. */
+function count(out: Uint8Array, at: number, type: number, value: number): number {
+  out[at++] = type;
+  const end = at + digits(value);
+  for (let i = end, rest = value; i > at; rest = (rest / 10) | 0) out[--i] = ZERO + (rest % 10);
+  out[end] = CR;
+  out[end + 1] = LF;
+  return end + 2;
+}
