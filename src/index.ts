@@ -1,0 +1,27 @@
+/** Public exports of keylane, nothing else. */
+export { Keylane } from "./keylane.js";
+export { ERRORS, KeylaneError } from "./errors.js";
+export type { ErrorContext, KeylaneErrorCode, Outcome, SerializedError } from "./errors.js";
+export type { DomainOptions, OpenOptions } from "./options.js";
+export type { NatMap } from "./lane/config.js";
+export type { RawClient } from "./lane/raw.js";
+export { nativeInfo } from "./native/index.js";
+export { valueOf } from "./types.js";
+export type {
+  CallOptions,
+  CodecName,
+  CommandArg,
+  CommandOptions,
+  DomainStats,
+  Key,
+  KeylaneEvents,
+  NodeStats,
+  Reply,
+  Route,
+  ScaleReads,
+  SetOptions,
+  Stats,
+  ValueFor,
+  ValueType,
+} from "./types.js";
+export type { CommandMessage, ConnectMessage } from "./diagnostics.js";

@@ -1,0 +1,140 @@
+/**
+ * The cluster's own report → shards. One bad row never voids a report: it is skipped. Announced addresses pass the NAT map
+ * here, so that the rest of keylane only ever sees addresses it can dial.
+ */
+import { KeylaneError } from "../errors.js";
+import type { Address, ShardView } from "../routing/topology.js";
+import type { Reply } from "../types.js";
+import type { NatMap } from "./config.js";
+
+type Range = readonly [number, number];
+
+/** An announced address as this client must dial it. Throws `KEYLANE_ERR_UNMAPPED` when the map does not hold it. */
+export function mapAddress(address: Address, natMap: NatMap | undefined, domain: string): Address {
+  if (natMap === undefined) return address;
+  const name = `${address.host}:${address.port}`;
+  const mapped = typeof natMap === "function" ? natMap(name) : Object.hasOwn(natMap, name) ? natMap[name] : null;
+  if (mapped === null || mapped === undefined) {
+    throw new KeylaneError("KEYLANE_ERR_UNMAPPED", `natMap of domain ${domain} has no entry for ${name}`, {
+      domain,
+      node: name,
+    });
+  }
+  return { host: mapped.host, port: mapped.port };
+}
+
+/** What reading a report yields: the shards, and the addresses that could not be used. */
+export interface Report {
+  readonly shards: ShardView[];
+  readonly faults: KeylaneError[];
+  /** Two primaries claim one shard (seen during a failover): ask for CLUSTER SLOTS, which names the owner. */
+  readonly ambiguous: boolean;
+}
+
+/**
+ * Reads a CLUSTER SLOTS reply. `asked` replaces endpoints the server leaves open (null, empty or `?`: "the address you
+ * asked").
+ */
+export function readSlots(reply: Reply, asked: Address, natMap: NatMap | undefined, domain: string): Report {
+  const faults: KeylaneError[] = [];
+  const byPrimary = new Map<string, { ranges: Range[]; primary: Address | null; replicas: Address[] }>();
+  for (const row of Array.isArray(reply) ? reply : []) {
+    if (!Array.isArray(row)) continue;
+    const [first, last, ...nodes] = row;
+    if (!isSlot(first) || !isSlot(last) || first > last) continue;
+    const [primary, ...replicas] = nodes.map((node) => slotsEndpoint(node, asked, natMap, domain, faults));
+    const key = primary === null || primary === undefined ? `?${first}` : `${primary.host}:${primary.port}`;
+    const shard = byPrimary.get(key) ?? { ranges: [], primary: primary ?? null, replicas: [] };
+    byPrimary.set(key, shard);
+    shard.ranges.push([first, last]);
+    for (const replica of replicas) {
+      if (replica !== null && !shard.replicas.some((known) => same(known, replica))) shard.replicas.push(replica);
+    }
+  }
+  return { shards: [...byPrimary.values()], faults, ambiguous: false };
+}
+
+/** Reads a CLUSTER SHARDS reply (Redis ≥ 7). Replicas that are loading or failed are left out. */
+export function readShards(
+  reply: Reply,
+  asked: Address,
+  tls: boolean,
+  natMap: NatMap | undefined,
+  domain: string,
+): Report {
+  const faults: KeylaneError[] = [];
+  const shards: ShardView[] = [];
+  let ambiguous = false;
+  for (const entry of Array.isArray(reply) ? reply : []) {
+    const shard = fieldsOf(entry);
+    if (shard === null) continue;
+    const flat = Array.isArray(shard["slots"]) ? shard["slots"] : [];
+    const ranges: Range[] = [];
+    for (let i = 0; i + 1 < flat.length; i += 2) {
+      const first = flat[i];
+      const last = flat[i + 1];
+      if (isSlot(first) && isSlot(last) && first <= last) ranges.push([first, last]);
+    }
+    let primary: Address | null = null;
+    const replicas: Address[] = [];
+    for (const nodeEntry of Array.isArray(shard["nodes"]) ? shard["nodes"] : []) {
+      const node = fieldsOf(nodeEntry);
+      if (node === null) continue;
+      const port = Number((tls ? node["tls-port"] : node["port"]) ?? node["port"] ?? node["tls-port"]);
+      const address = endpoint(node["endpoint"] ?? node["ip"] ?? null, port, asked, natMap, domain, faults);
+      if (address === null) continue;
+      if (node["role"] === "master" && !String(node["health"]).startsWith("fail")) {
+        ambiguous ||= primary !== null;
+        primary = address;
+      } else if (node["role"] !== "master" && node["health"] === "online") replicas.push(address);
+    }
+    shards.push({ ranges, primary, replicas });
+  }
+  return { shards, faults, ambiguous };
+}
+
+function slotsEndpoint(
+  node: Reply,
+  asked: Address,
+  natMap: NatMap | undefined,
+  domain: string,
+  faults: KeylaneError[],
+): Address | null {
+  if (!Array.isArray(node)) return null;
+  return endpoint(node[0] ?? null, Number(node[1]), asked, natMap, domain, faults);
+}
+
+function endpoint(
+  host: Reply,
+  port: number,
+  asked: Address,
+  natMap: NatMap | undefined,
+  domain: string,
+  faults: KeylaneError[],
+): Address | null {
+  if (!Number.isInteger(port) || port < 1 || port > 65_535) return null;
+  if (host === null || host === "" || host === "?") return { host: asked.host, port };
+  if (typeof host !== "string") return null;
+  try {
+    return mapAddress({ host, port }, natMap, domain);
+  } catch (error) {
+    faults.push(error as KeylaneError);
+    return null;
+  }
+}
+
+function fieldsOf(entry: Reply): Record<string, Reply> | null {
+  if (entry === null || typeof entry !== "object" || Buffer.isBuffer(entry)) return null;
+  if (!Array.isArray(entry)) return entry as Record<string, Reply>;
+  const made: Record<string, Reply> = Object.create(null) as Record<string, Reply>;
+  for (let i = 0; i + 1 < entry.length; i += 2) made[String(entry[i])] = entry[i + 1]!;
+  return made;
+}
+
+function isSlot(value: Reply | undefined): value is number {
+  return typeof value === "number" && value >= 0 && value <= 16_383;
+}
+
+function same(a: Address, b: Address): boolean {
+  return a.host === b.host && a.port === b.port;
+}

@@ -1,0 +1,159 @@
+/**
+ * A turn's operations → bytes, grouped by node, in one native call. The text of all arguments is joined into one string and
+ * written once: when its UTF-8 is as long as its UTF-16, everything was ASCII and the lengths already in `desc` are right;
+ * otherwise (binary or non-ASCII arguments) the batch is written argument by argument.
+ *
+ * Write buffers are pooled: `Outgoing` counts the socket writes that still refer to it and goes back when the last is done.
+ */
+import { native } from "../native/index.js";
+import type { EncodeTables } from "../native/types.js";
+import type { Op, WireArg } from "./op.js";
+
+const POOL_BYTES = 256 << 10;
+const POOL_SIZE = 16;
+const pool: Outgoing[] = [];
+
+/** A write buffer. `release` is created once with it and given to every socket write of it. */
+export class Outgoing {
+  readonly bytes: Buffer;
+  /** Writes not finished yet. */
+  uses = 0;
+  readonly release = (): void => {
+    this.uses -= 1;
+    if (this.uses === 0 && this.bytes.length === POOL_BYTES && pool.length < POOL_SIZE) pool.push(this);
+  };
+
+  constructor(size: number) {
+    this.bytes = Buffer.allocUnsafeSlow(size);
+  }
+}
+
+function outgoing(size: number): Outgoing {
+  if (size > POOL_BYTES) return new Outgoing(size);
+  return pool.pop() ?? new Outgoing(POOL_BYTES);
+}
+
+/** Encoder of one thread: its scratch memory is used inside one call only, so all lanes share it. */
+class FrameEncoder {
+  place = new Int32Array(8192);
+  sections = new Int32Array(4 * 512);
+  #scratch = Buffer.allocUnsafeSlow(256 << 10);
+  #desc = new Int32Array(3 * 8192);
+  #parts: string[] = [];
+  #joinable = true;
+
+  /**
+   * Slots, places and encodes `ops`. On return `place[i]` tells op i's node and `sections` the runs of bytes; null when
+   * nothing could be placed.
+   */
+  encode(ops: readonly Op[], tables: EncodeTables): Outgoing | null {
+    this.#pack(ops);
+    const { alias } = tables;
+    if (this.place.length < ops.length) this.place = new Int32Array(ops.length * 2);
+    if (this.sections.length < alias.length * 4) this.sections = new Int32Array(alias.length * 4);
+    let target = outgoing(0);
+    for (;;) {
+      const bytes = native.encode(
+        this.#scratch,
+        this.#desc,
+        ops.length,
+        tables,
+        target.bytes,
+        this.place,
+        this.sections,
+      );
+      if (bytes > 0) return target;
+      giveBack(target);
+      if (bytes === 0) return null;
+      target = outgoing(-bytes);
+    }
+  }
+
+  /** Encodes `ops` into one run, in order, for a node the caller knows. Returns the buffer and its length in bytes. */
+  encodeTo(ops: readonly Op[]): { target: Outgoing; bytes: number } {
+    this.#pack(ops);
+    let target = outgoing(0);
+    for (;;) {
+      const bytes = native.encodeTo(this.#scratch, this.#desc, ops.length, target.bytes);
+      if (bytes >= 0) return { target, bytes };
+      giveBack(target);
+      target = outgoing(-bytes);
+    }
+  }
+
+  #pack(ops: readonly Op[]): void {
+    const parts = this.#parts;
+    parts.length = 0;
+    this.#joinable = true;
+    let words = 0;
+    for (let i = 0; i < ops.length; i += 1) {
+      const op = ops[i]!;
+      const { rest } = op;
+      const argc = rest === null ? 1 : rest.length + 1;
+      if (words + 2 + argc > this.#desc.length) this.#growDesc(words + 2 + argc);
+      const desc = this.#desc;
+      desc[words] = op.head;
+      desc[words + 1] = argc;
+      words += 2;
+      this.#add(op.first);
+      desc[words++] = op.first.length;
+      if (rest === null) continue;
+      for (let j = 0; j < rest.length; j += 1) {
+        const arg = rest[j]!;
+        this.#add(arg);
+        desc[words++] = arg.length;
+      }
+    }
+    if (this.#joinable) {
+      const text = parts.join("");
+      if (text.length * 3 > this.#scratch.length) this.#growScratch(text.length * 3);
+      if (this.#scratch.utf8Write(text, 0) === text.length) return;
+    }
+    this.#packEach(ops);
+  }
+
+  #add(arg: WireArg): void {
+    if (typeof arg === "string") this.#parts.push(arg);
+    else this.#joinable = false;
+  }
+
+  /** The slow way: every argument by itself, lengths in bytes. */
+  #packEach(ops: readonly Op[]): void {
+    let words = 0;
+    let at = 0;
+    const write = (arg: WireArg): void => {
+      const room = typeof arg === "string" ? arg.length * 3 : arg.length;
+      if (at + room > this.#scratch.length) this.#growScratch(at + room);
+      let length = arg.length;
+      if (typeof arg === "string") length = this.#scratch.utf8Write(arg, at);
+      else this.#scratch.set(arg, at);
+      this.#desc[words++] = length;
+      at += length;
+    };
+    for (const op of ops) {
+      words += 2;
+      write(op.first);
+      if (op.rest !== null) for (const arg of op.rest) write(arg);
+    }
+  }
+
+  #growDesc(words: number): void {
+    const grown = new Int32Array(words * 2);
+    grown.set(this.#desc);
+    this.#desc = grown;
+  }
+
+  #growScratch(bytes: number): void {
+    const grown = Buffer.allocUnsafeSlow(Math.ceil(bytes * 1.5));
+    this.#scratch.copy(grown);
+    this.#scratch = grown;
+  }
+}
+
+function giveBack(target: Outgoing): void {
+  target.uses = 1;
+  target.release();
+}
+
+/** This thread's encoder. */
+export const encoder = new FrameEncoder();

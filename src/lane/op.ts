@@ -1,0 +1,94 @@
+/**
+ * One command on its way: what to send, who waits, until when. An `Op` is created by the call, referenced by exactly one
+ * queue at a time (pending turn, a node's ring, a node's waiting list, a slot's hold) and settled exactly once; whatever
+ * still refers to it after that drops it when it comes by.
+ */
+import { FLAG_READ, HEAD_FLAGS_SHIFT, HEAD_KEY_SHIFT, KEY_NONE, Opcode } from "../native/types.js";
+import type { KeylaneError } from "../errors.js";
+import type { Shape } from "./replies.js";
+
+/** An argument as it goes on the wire. */
+export type WireArg = string | Uint8Array;
+
+/** Resolves the caller's promise; an error is passed as a rejected promise, so one function is enough. */
+export type Settle = (value: unknown) => void;
+
+/** `head` word of an operation (see `native/types.ts`). */
+export function headOf(opcode: number, keyIndex: number, read: boolean): number {
+  return opcode | ((read ? FLAG_READ : 0) << HEAD_FLAGS_SHIFT) | (keyIndex << HEAD_KEY_SHIFT);
+}
+
+export const HEAD_GET = headOf(Opcode.GET, 0, true);
+
+/** `Op.state`: not written yet. */
+export const QUEUED = 0;
+/** `Op.state`: bytes handed to a socket; the server may execute it. */
+export const SENT = 1;
+/** `Op.state`: the caller has an answer. */
+export const SETTLED = 2;
+
+const NAMES: readonly string[] = Object.entries(Opcode)
+  .sort(([, a], [, b]) => a - b)
+  .map(([name]) => name);
+
+export class Op {
+  head: number;
+  /** Argument 0: the key of an opcode'd command, the name of a generic one. */
+  readonly first: WireArg;
+  readonly rest: readonly WireArg[] | null;
+  settle: Settle;
+  readonly shape: Shape;
+  /** On the `turn.ts` clock, milliseconds. */
+  deadline: number;
+  state = QUEUED;
+  /** Times it was redirected or retried. */
+  attempts = 0;
+  /** A bit set of `OP_*`. */
+  flags: number;
+  /** The last refusal that made it wait, to be told if the deadline comes first. */
+  refusal: KeylaneError | null = null;
+  /** Source of the script, for `NOSCRIPT`. */
+  script: string | null = null;
+
+  constructor(
+    head: number,
+    first: WireArg,
+    rest: readonly WireArg[] | null,
+    settle: Settle,
+    shape: Shape,
+    deadline: number,
+    flags: number,
+  ) {
+    this.head = head;
+    this.first = first;
+    this.rest = rest;
+    this.settle = settle;
+    this.shape = shape;
+    this.deadline = deadline;
+    this.flags = flags;
+  }
+
+  get isRead(): boolean {
+    return ((this.head >> HEAD_FLAGS_SHIFT) & FLAG_READ) !== 0;
+  }
+
+  /** The key that decides the slot, or null. */
+  get key(): WireArg | null {
+    const index = this.head >> HEAD_KEY_SHIFT;
+    if (index === KEY_NONE) return null;
+    return index === 0 ? this.first : (this.rest?.[index - 1] ?? null);
+  }
+
+  /** Command name, upper case. */
+  get command(): string {
+    const opcode = this.head & 0xff;
+    return opcode === Opcode.GENERIC ? String(this.first).toUpperCase() : NAMES[opcode]!;
+  }
+
+  /** Bytes of the arguments, near enough for a bound. */
+  get weight(): number {
+    let bytes = this.first.length;
+    if (this.rest !== null) for (const arg of this.rest) bytes += arg.length;
+    return bytes;
+  }
+}

@@ -1,0 +1,28 @@
+/**
+ * The ioredis client of a domain, for anything rare: transactions of one's own, subscriptions, blocking commands, scans. It
+ * has connections of its own, made when it is first asked for.
+ */
+import { Cluster, Redis } from "ioredis";
+import type { LaneConfig } from "./config.js";
+
+/** An ordinary ioredis client: `Cluster`, or `Redis` for a domain in single mode. */
+export type RawClient = Cluster | Redis;
+
+/** Makes the client; the caller closes it. */
+export function openRaw(config: LaneConfig): RawClient {
+  const options = {
+    ...config.credentials,
+    ...(config.tls === undefined ? {} : { tls: config.tls }),
+    connectionName: `${config.connectionName}-raw`,
+    connectTimeout: config.connectTimeoutMs,
+  };
+  if (!config.cluster) return new Redis({ ...config.seeds[0]!, ...options, db: config.db ?? 0 });
+  return new Cluster(
+    config.seeds.map((seed) => ({ ...seed })),
+    {
+      redisOptions: options,
+      scaleReads: config.scaleReads === "master" ? "master" : config.scaleReads === "all" ? "all" : "slave",
+      ...(config.natMap === undefined ? {} : { natMap: config.natMap }),
+    },
+  );
+}

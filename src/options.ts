@@ -1,0 +1,248 @@
+/**
+ * Options of `open`: validated once, with messages that name the path, and turned into what the layers below need. Node
+ * options carry ioredis's names where the meaning is the same.
+ */
+import type { ConnectionOptions } from "node:tls";
+import { z } from "zod";
+import { KeylaneError } from "./errors.js";
+import type { LaneConfig, NatMap } from "./lane/config.js";
+import { parseAddress } from "./lane/redirect.js";
+import type { FallbackSpec } from "./native/types.js";
+import type { Address } from "./routing/topology.js";
+import type { CodecName, ScaleReads } from "./types.js";
+
+const positive = z.number().int().positive().max(Number.MAX_SAFE_INTEGER);
+const timer = positive.max(2 ** 31 - 1, "a timer cannot be longer than 2147483647 ms");
+const node = z.union([
+  z.string().min(1),
+  z.strictObject({ host: z.string().min(1), port: z.number().int().min(1).max(65_535) }),
+]);
+
+const domainSchema = z.strictObject({
+  prefixes: z
+    .array(z.string().refine((text) => text.isWellFormed(), "a prefix cannot hold a lone surrogate"))
+    .default([]),
+  nodes: z.array(node).min(1, "at least one node is needed"),
+  mode: z.enum(["cluster", "single"]).default("cluster"),
+  codec: z.enum(["utf8", "buffer", "json", "msgpack"]).default("utf8"),
+  value: z.custom<object>((value) => value === undefined || typeof value === "object").optional(),
+  username: z.string().optional(),
+  password: z.string().optional(),
+  db: z.number().int().nonnegative().optional(),
+  tls: z
+    .custom<ConnectionOptions>((value) => typeof value === "object" && value !== null, "must be an object")
+    .optional(),
+  natMap: z
+    .custom<NatMap>((value) => (typeof value === "object" && value !== null) || typeof value === "function")
+    .optional(),
+  scaleReads: z.enum(["master", "slave", "replica", "all", "nearest"]).default("master"),
+  connectionName: z
+    .string()
+    .regex(/^[!-~]*$/, "must be printable without spaces")
+    .default("keylane"),
+  cache: z
+    .strictObject({
+      mode: z.enum(["all", "hot", "off"]).default("off"),
+      ttlMs: positive.optional(),
+      refreshAfterMs: positive.optional(),
+      negativeTtlMs: positive.optional(),
+      maxValueBytes: positive.optional(),
+    })
+    .optional(),
+});
+
+const schema = z.strictObject({
+  domains: z.record(z.string().min(1), domainSchema),
+  fallback: z
+    .union([
+      z.literal("reject"),
+      z.strictObject({ domain: z.string() }),
+      z.strictObject({ hash: z.array(z.string()).min(1), strategy: z.enum(["rendezvous", "md5-modulo"]).optional() }),
+    ])
+    .default("reject"),
+  cacheBytes: positive.optional(),
+  threads: z.literal(0, "only 0 (connections in the calling thread) is supported").default(0),
+  commandTimeoutMs: timer.default(1000),
+  connectTimeoutMs: timer.default(5000),
+  silenceTimeoutMs: timer.optional(),
+  refreshIntervalMs: timer.default(15_000),
+  refreshMinimumMs: timer.default(500),
+  maxRedirections: positive.max(1000).default(16),
+  maxQueue: positive.max(1 << 24).default(65_536),
+  maxQueueBytes: positive.default(64 << 20),
+  maxKeyBytes: positive.max(512 << 20).default(1 << 20),
+  maxValueBytes: positive.max(512 << 20).default(512 << 20),
+});
+
+/** Options of one domain: a set of key prefixes and the cluster that holds them. */
+export interface DomainOptions {
+  /** Key prefixes of the domain; the empty prefix matches every key. Longest match wins over all domains. */
+  readonly prefixes?: readonly string[];
+  /** Seed nodes, `host:port` or `{ host, port }`. For `mode: "single"` the server, then its replicas. */
+  readonly nodes: readonly (string | { readonly host: string; readonly port: number })[];
+  /** `cluster` (default), or `single` for one server outside Redis Cluster. */
+  readonly mode?: "cluster" | "single";
+  /** How values are written and read. Default `utf8`. */
+  readonly codec?: CodecName;
+  /** States the TypeScript type of the values: `value: valueOf<Profile>()`. No effect at run time. */
+  readonly value?: object;
+  /** ACL user. */
+  readonly username?: string;
+  readonly password?: string;
+  /** Database number; `single` only. */
+  readonly db?: number;
+  /** TLS, as `tls.connect` takes it. `servername` defaults to the node's host name. */
+  readonly tls?: ConnectionOptions;
+  /** Announced `host:port` → address to dial, as in ioredis. */
+  readonly natMap?: NatMap;
+  /** Who answers reads. Default `master`. */
+  readonly scaleReads?: ScaleReads;
+  /** Shown by CLIENT LIST. Default `keylane`. */
+  readonly connectionName?: string;
+  /** Shared cache of the domain. */
+  readonly cache?: {
+    readonly mode?: "all" | "hot" | "off";
+    readonly ttlMs?: number;
+    readonly refreshAfterMs?: number;
+    readonly negativeTtlMs?: number;
+    readonly maxValueBytes?: number;
+  };
+}
+
+/** Options of `Keylane.open`. Times in milliseconds, sizes in bytes. */
+export interface OpenOptions {
+  /** By name; the name is what `route` tells, and what fallback hashing is computed from. */
+  readonly domains: Readonly<Record<string, DomainOptions>>;
+  /** Where keys go that no prefix matches. Default `reject`. */
+  readonly fallback?:
+    | "reject"
+    | { readonly domain: string }
+    | { readonly hash: readonly string[]; readonly strategy?: "rendezvous" | "md5-modulo" };
+  /** Size of the shared cache. */
+  readonly cacheBytes?: number;
+  /** 0: connections live in the calling thread. */
+  readonly threads?: number;
+  /** Deadline of a call that names none. Default 1,000. */
+  readonly commandTimeoutMs?: number;
+  /** Deadline of `open`, and of each dial and handshake. Default 5,000. */
+  readonly connectTimeoutMs?: number;
+  /** A node that owes replies and is silent for so long is dialled anew. Default: twice `commandTimeoutMs`. */
+  readonly silenceTimeoutMs?: number;
+  /** Distance of periodic topology refreshes. Default 15,000. */
+  readonly refreshIntervalMs?: number;
+  /** Least distance of two topology requests of the process. Default 500. */
+  readonly refreshMinimumMs?: number;
+  /** Times one call may be redirected. Default 16. */
+  readonly maxRedirections?: number;
+  /** Calls in flight or waiting, per node; past that `KEYLANE_ERR_OVERLOADED`. Default 65,536. */
+  readonly maxQueue?: number;
+  /** Bytes a node's socket may hold back before calls are refused. Default 64 MiB. */
+  readonly maxQueueBytes?: number;
+  /** Default 1 MiB. */
+  readonly maxKeyBytes?: number;
+  /** Default 512 MiB; a server's own `proto-max-bulk-len` lowers it. */
+  readonly maxValueBytes?: number;
+}
+
+/** Options as the layers below take them. */
+export interface Resolved {
+  readonly lanes: readonly LaneConfig[];
+  readonly prefixes: readonly { prefix: string; domain: number }[];
+  readonly fallback: FallbackSpec;
+}
+
+/** Validates. Throws `KEYLANE_ERR_OPTIONS` with the path of every fault. */
+export function resolveOptions(options: OpenOptions): Resolved {
+  const parsed = schema.safeParse(options);
+  if (!parsed.success) {
+    throw fault(parsed.error.issues.map((issue) => `${pathOf(issue.path)}: ${issue.message}`).join("; "));
+  }
+  const given = parsed.data;
+  const names = Object.keys(given.domains);
+  if (names.length === 0) throw fault("domains: at least one is needed");
+  if (names.length > MAX_DOMAINS) throw fault(`domains: at most ${MAX_DOMAINS} are supported`);
+  const prefixes: { prefix: string; domain: number }[] = [];
+  const seen = new Map<string, string>();
+  for (const [index, name] of names.entries()) {
+    for (const [at, prefix] of given.domains[name]!.prefixes.entries()) {
+      const other = seen.get(prefix);
+      if (other !== undefined) {
+        throw fault(
+          `domains.${name}.prefixes.${at}: prefix ${JSON.stringify(prefix)} is already taken by domain ${other}`,
+        );
+      }
+      seen.set(prefix, name);
+      prefixes.push({ prefix, domain: index });
+    }
+  }
+  const indexOf = (name: string, path: string): number => {
+    const index = names.indexOf(name);
+    if (index === -1) throw fault(`${path}: there is no domain ${JSON.stringify(name)}`);
+    return index;
+  };
+  return {
+    lanes: names.map((name, index) => laneConfig(given, name, index)),
+    prefixes,
+    fallback: fallbackOf(given.fallback, indexOf),
+  };
+}
+
+type Given = z.infer<typeof schema>;
+
+/** Domain indices share a word with the slot. */
+const MAX_DOMAINS = 1000;
+
+function laneConfig(given: Given, name: string, index: number): LaneConfig {
+  const domain = given.domains[name]!;
+  const { username, password } = domain;
+  if (domain.db !== undefined && domain.mode === "cluster") {
+    throw fault(`domains.${name}.db: a cluster has only database 0`);
+  }
+  return {
+    domain: name,
+    index,
+    cluster: domain.mode === "cluster",
+    seeds: domain.nodes.map((seed, at) => addressOf(seed, `domains.${name}.nodes.${at}`)),
+    codec: domain.codec,
+    credentials: { ...(username === undefined ? {} : { username }), ...(password === undefined ? {} : { password }) },
+    tls: domain.tls,
+    db: domain.db,
+    connectionName: domain.connectionName,
+    natMap: domain.natMap,
+    scaleReads: domain.scaleReads,
+    connectTimeoutMs: given.connectTimeoutMs,
+    commandTimeoutMs: given.commandTimeoutMs,
+    silenceTimeoutMs: given.silenceTimeoutMs ?? 2 * given.commandTimeoutMs,
+    refreshIntervalMs: given.refreshIntervalMs,
+    refreshMinimumMs: given.refreshMinimumMs,
+    maxRedirections: given.maxRedirections,
+    maxQueue: given.maxQueue,
+    maxQueueBytes: given.maxQueueBytes,
+    maxKeyBytes: given.maxKeyBytes,
+    maxValueBytes: given.maxValueBytes,
+  };
+}
+
+function fallbackOf(given: Given["fallback"], indexOf: (name: string, path: string) => number): FallbackSpec {
+  if (given === "reject") return { kind: "reject" };
+  if ("domain" in given) return { kind: "domain", domain: indexOf(given.domain, "fallback.domain") };
+  const domains = given.hash.map((name, at) => indexOf(name, `fallback.hash.${at}`));
+  if (new Set(domains).size !== domains.length) throw fault("fallback.hash: a domain is named twice");
+  return given.strategy === "md5-modulo"
+    ? { kind: "md5-modulo", domains }
+    : { kind: "hash", domains, names: [...given.hash] };
+}
+
+function addressOf(seed: string | { host: string; port: number }, path: string): Address {
+  const address = typeof seed === "string" ? parseAddress(seed) : seed;
+  if (address === null || address.host === "") throw fault(`${path}: ${JSON.stringify(seed)} is not host:port`);
+  return address;
+}
+
+function pathOf(path: readonly PropertyKey[]): string {
+  return path.length === 0 ? "options" : path.map(String).join(".");
+}
+
+function fault(message: string): KeylaneError {
+  return new KeylaneError("KEYLANE_ERR_OPTIONS", message);
+}
