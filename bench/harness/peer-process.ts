@@ -1,0 +1,86 @@
+/**
+ * The parent's handle on a contestant's process. The invariant: every request is answered or fails within its deadline, and
+ * no process outlives `stop()` or the parent.
+ */
+import { type ChildProcess, fork } from "node:child_process";
+import { once } from "node:events";
+import type { BaselineId } from "../baselines/baseline.js";
+import type { Role, Sample } from "../report/types.js";
+import type { KeySpec } from "./keys.js";
+import type { RoundSpec } from "./loop.js";
+import type { Answer, Request } from "./peer-child.js";
+
+const OPEN_MS = 60_000;
+/** Grace on top of a round's own bound; a peer that needs longer hangs. */
+const GRACE_MS = 30_000;
+const CLOSE_MS = 10_000;
+
+export class PeerProcess {
+  readonly #child: ChildProcess;
+  #name: string;
+  #role: Role = "peer";
+
+  private constructor(id: BaselineId) {
+    this.#name = id;
+    this.#child = fork(new URL("./peer-child.js", import.meta.url), { execArgv: ["--expose-gc"] });
+  }
+
+  /** Starts a process, connects its peer to `nodes` and makes its keys. */
+  static async start(id: BaselineId, nodes: readonly string[], keys: KeySpec): Promise<PeerProcess> {
+    const peer = new PeerProcess(id);
+    try {
+      const opened = await peer.#ask({ do: "open", id, nodes, keys }, "open", OPEN_MS);
+      peer.#name = opened.name;
+      peer.#role = opened.role;
+      return peer;
+    } catch (error) {
+      await peer.stop();
+      throw error;
+    }
+  }
+
+  get name(): string {
+    return this.#name;
+  }
+
+  get role(): Role {
+    return this.#role;
+  }
+
+  /** Plays one round. Rejects when a value was wrong or the peer failed or hung. */
+  async play(round: RoundSpec): Promise<Sample> {
+    return (await this.#ask({ do: "round", round }, "round", round.maxMs + GRACE_MS)).sample;
+  }
+
+  /** Closes the peer and ends its process, at once when it does not close by itself. */
+  async stop(): Promise<void> {
+    if (this.#child.exitCode !== null || this.#child.signalCode !== null) return;
+    const gone = once(this.#child, "exit");
+    await this.#ask({ do: "close" }, "close", CLOSE_MS).catch(() => this.#child.kill("SIGKILL"));
+    if (this.#child.connected) this.#child.disconnect();
+    await gone;
+  }
+
+  async #ask<D extends Answer["did"]>(request: Request, did: D, ms: number): Promise<Extract<Answer, { did: D }>> {
+    const listening = new AbortController();
+    const timer = setTimeout(() => listening.abort(), ms);
+    try {
+      const answered = once(this.#child, "message", { signal: listening.signal });
+      const exited = once(this.#child, "exit", { signal: listening.signal }).then(() => [
+        { did: "fail", reason: "its process ended" } satisfies Answer,
+      ]);
+      this.#child.send(request);
+      const [answer] = (await Promise.race([answered, exited])) as [Answer];
+      exited.catch(() => {});
+      if (answer.did === did) return answer as Extract<Answer, { did: D }>;
+      throw new Error(answer.did === "fail" ? answer.reason : `it answered ${answer.did} to ${did}`);
+    } catch (error) {
+      const timedOut = error instanceof Error && error.name === "AbortError";
+      const reason = timedOut ? `no answer to ${did} within ${ms} ms` : (error as Error).message;
+      throw new Error(`${this.#name}: ${reason}`, { cause: error });
+    } finally {
+      clearTimeout(timer);
+      listening.abort();
+    }
+  }
+}
