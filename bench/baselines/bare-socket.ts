@@ -60,8 +60,10 @@ class BareConnection {
     this.#got += bytes;
     const same = this.#got <= this.#expected.length && chunk.compare(this.#expected, from, this.#got, 0, bytes) === 0;
     if (!same) {
-      const expected = this.#expected.toString("latin1", from, from + bytes);
-      this.#reject(new WrongValue("a reply", expected, chunk.toString("latin1", 0, bytes)));
+      let at = 0;
+      while (chunk[at] === this.#expected[from + at]) at += 1;
+      const expected = this.#expected.toString("latin1", from + at, from + at + 40);
+      this.#reject(new WrongValue("a reply", expected, chunk.toString("latin1", at, Math.min(bytes, at + 40))));
     } else if (this.#got === this.#expected.length) this.#resolve();
     return true;
   }

@@ -49,7 +49,7 @@ function panel(rows: readonly Row[], group: string, which: (typeof PANELS)[numbe
         field: "name",
         type: "nominal" as const,
         sort: null,
-        axis: { title: null, labelLimit: 320, ticks: false, domain: false },
+        axis: { title: null, labelLimit: 0, ticks: false, domain: false },
       },
       x: {
         field: "value",
