@@ -5,6 +5,7 @@
  * keylane with 3 and 300 prefixes. Every value read is compared with the one written. Client and servers share the machine,
  * so operations per second depend on it; CPU time per operation is the client's own.
  */
+import { nativeInfo } from "keylane";
 import { BASELINES } from "./baselines/baseline.js";
 import { withCluster } from "./harness/cluster.js";
 import { contest, type Entrant, roundOf, rowName } from "./harness/contest.js";
@@ -123,7 +124,7 @@ export const lane: Suite = {
       const began = describeEnvironment(PACKAGES, {});
       const { rows, keys, verdict } = await runLane(settings, nodes);
       const { rounds, quick, trace = "none" } = settings;
-      const environment = { ...began, settings: { server, rounds, quick, keys, trace } };
+      const environment = { ...began, settings: { server, core: nativeInfo().kind, rounds, quick, keys, trace } };
       return { environment, rows, ratios: verdict.ratios, goals: verdict.goals };
     }),
 };

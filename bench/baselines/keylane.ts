@@ -12,7 +12,9 @@ export const baseline: Baseline = {
     });
     return {
       get: (key) => lanes.get(key) as Promise<string | null>,
-      close: () => lanes.close(),
+      close: async () => {
+        await lanes.close();
+      },
     };
   },
 };
