@@ -6,7 +6,7 @@ import type { ConnectionOptions } from "node:tls";
 import { z } from "zod";
 import { KeylaneError } from "./errors.js";
 import type { LaneConfig, NatMap } from "./lane/config.js";
-import { parseAddress } from "./lane/redirect.js";
+import { parseAddress } from "./lane/refusal.js";
 import type { FallbackSpec } from "./native/types.js";
 import type { Address } from "./routing/topology.js";
 import type { CodecName, ScaleReads } from "./types.js";

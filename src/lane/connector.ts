@@ -77,7 +77,7 @@ export class SocketSource {
     const socket =
       tls === undefined
         ? connectTcp({ host, port, onread, noDelay: true })
-        : connectTls({ ...serverName(host), ...tls, host, port, ...{ onread } });
+        : connectTls(Object.assign({ ...serverName(host), ...tls }, { host, port, onread }));
     this.socket = socket;
     return socket;
   }

@@ -13,16 +13,26 @@ import type { Socket } from "node:net";
 import { Redis } from "ioredis";
 import { KeylaneError } from "../errors.js";
 import { native } from "../native/index.js";
-import { Kind, ROWS_BASE, SCAN_CONSUMED, SCAN_ROWS_NEEDED, SCAN_STATUS, ScanStatus } from "../native/types.js";
-import type { NodeView } from "../routing/topology.js";
+import {
+  KEY_NONE,
+  Kind,
+  Opcode,
+  ROW_WORDS,
+  ROWS_BASE,
+  SCAN_CONSUMED,
+  SCAN_ROWS_NEEDED,
+  SCAN_STATUS,
+  ScanStatus,
+} from "../native/types.js";
+import type { Address, NodeView } from "../routing/topology.js";
 import { SocketSource } from "./connector.js";
 import type { ByteSink } from "./connector.js";
 import { encoder } from "./frame.js";
 import type { Outgoing } from "./frame.js";
 import type { LaneConfig } from "./config.js";
 import { Op, QUEUED, SENT, SETTLED, headOf } from "./op.js";
-import { RAW_SHAPE, ReplyRows } from "./replies.js";
-import { KEY_NONE, Opcode } from "../native/types.js";
+import { PAIRS_SHAPE, RAW_SHAPE, ReplyRows } from "./replies.js";
+import type { Shape } from "./replies.js";
 
 const READ_BYTES = 128 << 10;
 const IDLE = 0;
@@ -33,6 +43,8 @@ const LIMITS = { maxBulk: DEFAULT_MAX_BULK, maxRows: 8 << 20, maxDepth: 128, max
 /** What a node tells its domain's lane. */
 export interface NodeOwner {
   readonly config: LaneConfig;
+  /** Sends a command of keylane's own to one node. */
+  callNode(node: NodeLane, name: string, args: readonly string[], shape: Shape, timeoutMs: number): Promise<unknown>;
   /** An error reply to `op`. */
   refused(op: Op, message: string, node: NodeLane): void;
   /** The connection broke with `op` sent and unanswered. */
@@ -57,8 +69,11 @@ IGNORED.state = SETTLED;
 export class NodeLane implements ByteSink {
   readonly index: number;
   readonly generation: number;
+  readonly address: Address;
+  /** `host:port` */
   readonly name: string;
-  replica: boolean;
+  /** Whether it was a replica when it was dialled (and so told READONLY). */
+  readonly replica: boolean;
   state: NodeState = "connecting";
   /** Operations for this node that wait for the connection, in order. */
   waiting: Op[] = [];
@@ -94,6 +109,7 @@ export class NodeLane implements ByteSink {
     this.#owner = owner;
     this.index = view.index;
     this.generation = view.generation;
+    this.address = { host: view.host, port: view.port };
     this.name = `${view.host}:${view.port}`;
     this.replica = view.replica;
     this.#rows = new ReplyRows(this.#memory);
@@ -137,6 +153,16 @@ export class NodeLane implements ByteSink {
   /** Bytes accepted by the socket and not yet by the kernel. */
   get unwritten(): number {
     return this.#socket?.writableLength ?? 0;
+  }
+
+  /** Whether bytes can be written: from the handshake's end on. */
+  get writable(): boolean {
+    return this.#socket !== null && this.#socket.writable;
+  }
+
+  /** Whether replies are due. */
+  get owes(): boolean {
+    return this.inFlight > 0 && this.#socket !== null;
   }
 
   /** Whether `count` more operations may be sent now. */
@@ -221,6 +247,7 @@ export class NodeLane implements ByteSink {
     this.state = "closed";
     this.#redis.disconnect();
     this.#source.socket?.destroy();
+    this.#socket = null;
     this.#drain();
     if (!wasDown) this.#owner.down(this, "closed");
   }
@@ -240,23 +267,21 @@ export class NodeLane implements ByteSink {
       this.lastError = error;
     });
     this.connects += 1;
-    this.#preflight();
+    void this.#preflight();
   }
 
   /** Asks for the server's bulk limit: a longer value would make it close the connection on everybody. */
-  #preflight(): void {
-    const done = (value: unknown): void => {
-      const told = value as Record<string, string> | string[] | null;
-      const limit = Number(Array.isArray(told) ? told[1] : told?.["proto-max-bulk-len"]);
+  async #preflight(): Promise<void> {
+    try {
+      const ask = ["GET", "proto-max-bulk-len"];
+      const told = await this.#owner.callNode(this, "CONFIG", ask, PAIRS_SHAPE, this.#owner.config.connectTimeoutMs);
+      const limit = Number((told as Record<string, string>)["proto-max-bulk-len"]);
       if (limit > 0) this.maxBulk = limit;
-      this.#open();
-    };
-    const settle = (value: unknown): void => {
-      Promise.resolve(value).then(done, () => this.#open());
-    };
-    const head = headOf(Opcode.GENERIC, KEY_NONE, false);
-    const deadline = performance.now() + this.#owner.config.connectTimeoutMs;
-    this.send([new Op(head, "CONFIG", ["GET", "proto-max-bulk-len"], settle, RAW_SHAPE, deadline, IDLE)], false);
+    } catch (error) {
+      // A user without CONFIG, or a product that hides it, keeps the protocol's own limit; a lost connection is no answer.
+      if ((error as KeylaneError).outcome !== "rejected") return;
+    }
+    this.#open();
   }
 
   #open(): void {
@@ -298,7 +323,7 @@ export class NodeLane implements ByteSink {
       const status = rows.table[SCAN_STATUS]!;
       if (status === ScanStatus.MORE) return true;
       if (status === ScanStatus.BAD) return this.#protocolError("the server sent bytes that are not a reply");
-      if (count === 0) rows.table = new Int32Array(ROWS_BASE + 3 * 2 * rows.table[SCAN_ROWS_NEEDED]!);
+      if (count === 0) rows.table = new Int32Array(ROWS_BASE + ROW_WORDS * 2 * rows.table[SCAN_ROWS_NEEDED]!);
     }
   }
 

@@ -27,9 +27,10 @@ export const SENT = 1;
 /** `Op.state`: the caller has an answer. */
 export const SETTLED = 2;
 
-const NAMES: readonly string[] = Object.entries(Opcode)
-  .sort(([, a], [, b]) => a - b)
-  .map(([name]) => name);
+/** `Op.flags`: keylane's own request to one node; refusals go back as they are. */
+export const OP_INTERNAL = 1;
+
+const NAMES: readonly string[] = Object.keys(Opcode);
 
 export class Op {
   head: number;

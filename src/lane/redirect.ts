@@ -1,86 +1,173 @@
 /**
- * Error reply → what to do about it: the one place that knows. Every reply is judged alone; a kind that is not in the table
- * is surfaced as `KEYLANE_ERR_REPLY`. The invariant: an action other than `surface` is only given for refusals after which
- * the command certainly did not run, so sending it again cannot run it twice.
+ * Does what the refusal table says: follows MOVED and ASK, waits and tries again, runs a script from its source. The
+ * invariant: only the refused operation is sent again, only inside its deadline, and later operations of its slot do not
+ * overtake it (see `holds.ts`).
  */
-import { KeylaneError } from "../errors.js";
-import type { ErrorContext, KeylaneErrorCode } from "../errors.js";
-import type { Address } from "../routing/topology.js";
+import type { KeylaneError } from "../errors.js";
+import { native } from "../native/index.js";
+import { FLAG_ASKING, FLAG_READ, HEAD_FLAGS_SHIFT, KEY_NONE, Opcode } from "../native/types.js";
+import type { Address, Topology } from "../routing/topology.js";
+import type { LaneConfig } from "./config.js";
+import { mapAddress } from "./discover.js";
+import type { Fleet } from "./fleet.js";
+import type { Holds } from "./holds.js";
+import type { NodeLane } from "./node.js";
+import { OP_INTERNAL, Op, QUEUED, SETTLED, headOf } from "./op.js";
+import { parseRedirect, replyError, ruleFor } from "./refusal.js";
 
-/**
- * What the lane does with a refused command: `moved` — fix the slot, resend there; `ask` — resend once to the target with
- * ASKING; `wait` — hold the slot back and retry inside the deadline; `refresh` — as `wait`, and ask for the topology;
- * `primary` — as `wait` for a replica's answer: send to the primary next; `eval` — resend as EVAL; `surface` — tell.
- */
-export type Action = "moved" | "ask" | "wait" | "refresh" | "primary" | "eval" | "surface";
+/** First delay before a refused operation is tried again; doubles up to `RETRY_MAX_MS`. */
+const RETRY_MIN_MS = 10;
+const RETRY_MAX_MS = 250;
 
-interface Rule {
-  readonly code: KeylaneErrorCode;
-  readonly action: Action;
+/** What the redirector needs of its lane. */
+export interface Detours {
+  readonly config: LaneConfig;
+  readonly topology: Topology;
+  readonly fleet: Fleet;
+  readonly holds: Holds;
+  readonly counts: { moved: number; asked: number; retries: number };
+  failed(op: Op, error: KeylaneError): void;
+  /** Queues an operation for the next turn. */
+  enqueue(op: Op): void;
+  /** Sends operations to one node now, or has them wait for it. */
+  offer(index: number, ops: Op[]): void;
+  /** Wishes for a fresh topology. */
+  refresh(): void;
+  notifyError(error: KeylaneError): void;
+  contextOf(op: Op, node: NodeLane | null): object;
 }
 
-const TABLE = new Map<string, Rule>([
-  ["MOVED", { code: "KEYLANE_ERR_REDIRECTS", action: "moved" }],
-  ["ASK", { code: "KEYLANE_ERR_REDIRECTS", action: "ask" }],
-  ["TRYAGAIN", { code: "KEYLANE_ERR_TRYAGAIN", action: "wait" }],
-  ["CLUSTERDOWN", { code: "KEYLANE_ERR_CLUSTERDOWN", action: "refresh" }],
-  ["LOADING", { code: "KEYLANE_ERR_LOADING", action: "primary" }],
-  ["MASTERDOWN", { code: "KEYLANE_ERR_MASTERDOWN", action: "primary" }],
-  ["READONLY", { code: "KEYLANE_ERR_READONLY", action: "refresh" }],
-  ["BUSY", { code: "KEYLANE_ERR_BUSY", action: "wait" }],
-  ["NOSCRIPT", { code: "KEYLANE_ERR_NOSCRIPT", action: "eval" }],
-  ["CROSSSLOT", { code: "KEYLANE_ERR_CROSSSLOT", action: "surface" }],
-  ["NOREPLICAS", { code: "KEYLANE_ERR_NOREPLICAS", action: "surface" }],
-  ["MISCONF", { code: "KEYLANE_ERR_MISCONF", action: "surface" }],
-  ["OOM", { code: "KEYLANE_ERR_OOM", action: "surface" }],
-  ["NOPERM", { code: "KEYLANE_ERR_NOPERM", action: "surface" }],
-  ["NOAUTH", { code: "KEYLANE_ERR_AUTH", action: "surface" }],
-  ["WRONGPASS", { code: "KEYLANE_ERR_AUTH", action: "surface" }],
-  ["WRONGTYPE", { code: "KEYLANE_ERR_WRONGTYPE", action: "surface" }],
-  ["EXECABORT", { code: "KEYLANE_ERR_EXECABORT", action: "surface" }],
-]);
+export class Redirector {
+  readonly #lane: Detours;
 
-const SURFACE: Rule = { code: "KEYLANE_ERR_REPLY", action: "surface" };
+  constructor(lane: Detours) {
+    this.#lane = lane;
+  }
 
-/** The rule for an error reply's text. */
-export function ruleFor(message: string): Rule {
-  const space = message.indexOf(" ");
-  return TABLE.get(space === -1 ? message : message.slice(0, space)) ?? SURFACE;
-}
+  /** Judges one error reply. */
+  refused(op: Op, message: string, node: NodeLane): void {
+    const { action } = ruleFor(message);
+    if (action === "moved") this.#moved(op, message, node);
+    else if (op.state === SETTLED) return;
+    else if (action === "surface" || (op.flags & OP_INTERNAL) !== 0) this.#surface(op, message, node);
+    else if (action === "ask") this.#asked(op, message, node);
+    else if (action === "eval") this.#evalOnce(op, message, node);
+    else if (action === "primary" && node.replica) this.#toPrimary(op);
+    else this.#retryLater(op, message, node, action === "refresh");
+  }
 
-/** The typed error for an error reply. */
-export function replyError(message: string, context: ErrorContext): KeylaneError {
-  return new KeylaneError(ruleFor(message).code, message, { outcome: "rejected", ...context });
-}
+  /** Sends an operation that certainly did not run (or only reads) once more. */
+  again(op: Op): void {
+    this.#lane.counts.retries += 1;
+    op.attempts += 1;
+    op.state = QUEUED;
+    this.#lane.enqueue(op);
+  }
 
-/** Slot and target of a MOVED or ASK. */
-export interface Redirect {
-  readonly slot: number;
-  /** `host` is empty when the server says "the host you asked". */
-  readonly address: Address;
-}
+  /** Holds the slot back until the operation may be tried again, or gives the refusal when the deadline comes first. */
+  delay(op: Op, slot: number, node: NodeLane | null, refusal: KeylaneError): void {
+    const now = performance.now();
+    const pause = Math.min(RETRY_MAX_MS, RETRY_MIN_MS * 2 ** Math.min(op.attempts, 8)) * (0.5 + Math.random() / 2);
+    if (now + pause >= op.deadline) {
+      this.#lane.failed(op, refusal);
+      return;
+    }
+    this.#lane.counts.retries += 1;
+    op.attempts += 1;
+    op.state = QUEUED;
+    op.refusal = refusal;
+    this.#lane.holds.addDelayed(slot, op, node, now + pause);
+  }
 
-/**
- * Reads `MOVED 3999 127.0.0.1:6381`. Only a decimal slot 0–16383 and a port 1–65535 are accepted, and the address is split
- * at its last colon (IPv6 has more); null for anything else, and then the reply is surfaced unchanged.
- */
-export function parseRedirect(message: string): Redirect | null {
-  const parts = message.split(" ");
-  if (parts.length < 3) return null;
-  const [, slotText, target] = parts as [string, string, string];
-  if (!/^\d{1,5}$/.test(slotText) || Number(slotText) > 16_383) return null;
-  const address = parseAddress(target);
-  return address === null ? null : { slot: Number(slotText), address };
-}
+  /** The map is corrected even when nobody waits for the operation any more. */
+  #moved(op: Op, message: string, node: NodeLane): void {
+    const { topology, counts, config, holds } = this.#lane;
+    const redirect = parseRedirect(message);
+    const target = redirect === null ? null : this.#addressOf(redirect.address, node);
+    if (redirect === null || target === null) {
+      if (op.state !== SETTLED) this.#surface(op, message, node);
+      return;
+    }
+    const { slot } = redirect;
+    counts.moved += 1;
+    topology.assign(slot, target);
+    this.#lane.refresh();
+    if (op.state === SETTLED) return;
+    if (op.attempts >= config.maxRedirections || (op.flags & OP_INTERNAL) !== 0) {
+      this.#surface(op, message, node);
+      return;
+    }
+    counts.retries += 1;
+    op.attempts += 1;
+    op.state = QUEUED;
+    if (node.replica) op.head &= ~(FLAG_READ << HEAD_FLAGS_SHIFT);
+    const key = op.key;
+    if (key !== null && native.slot(key) === slot) holds.addFenced(slot, op, node);
+    // The server computes another slot than we do (a managed product may): its word decides, for this operation.
+    else this.#lane.offer(topology.intern(target), [op]);
+  }
 
-/** `host:port` split at the last colon; brackets around IPv6 are taken off. Null when the port is impossible. */
-export function parseAddress(text: string): Address | null {
-  const colon = text.lastIndexOf(":");
-  const portText = text.slice(colon + 1);
-  if (colon === -1 || !/^\d{1,5}$/.test(portText)) return null;
-  const port = Number(portText);
-  if (port < 1 || port > 65_535) return null;
-  const bare = text.slice(0, colon);
-  const host = bare.startsWith("[") && bare.endsWith("]") ? bare.slice(1, -1) : bare;
-  return { host, port };
+  #asked(op: Op, message: string, node: NodeLane): void {
+    const { topology, counts, config, fleet } = this.#lane;
+    const redirect = parseRedirect(message);
+    const address = redirect === null ? null : this.#addressOf(redirect.address, node);
+    const target = address === null ? null : fleet.at(topology.intern(address));
+    if (target === null || op.attempts >= config.maxRedirections) {
+      this.#surface(op, message, node);
+      return;
+    }
+    counts.asked += 1;
+    if (!target.accepts(2)) {
+      this.#retryLater(op, message, node, false);
+      return;
+    }
+    counts.retries += 1;
+    op.attempts += 1;
+    const { head } = op;
+    op.head |= FLAG_ASKING << HEAD_FLAGS_SHIFT;
+    target.send([op], true);
+    op.head = head;
+  }
+
+  /** The refused EVALSHA did not run; EVAL runs it and loads the script, so the next call is one EVALSHA again. */
+  #evalOnce(op: Op, message: string, node: NodeLane): void {
+    if (op.script === null || (op.head & 0xff) !== Opcode.EVALSHA) {
+      this.#surface(op, message, node);
+      return;
+    }
+    const head = headOf(Opcode.GENERIC, op.key === null ? KEY_NONE : 3, op.isRead);
+    const again = new Op(head, "EVAL", [op.script, ...op.rest!], op.settle, op.shape, op.deadline, op.flags);
+    op.state = SETTLED;
+    this.again(again);
+  }
+
+  /** A replica that is loading or has lost its primary is no authority: the primary is asked. */
+  #toPrimary(op: Op): void {
+    op.head &= ~(FLAG_READ << HEAD_FLAGS_SHIFT);
+    this.again(op);
+  }
+
+  #retryLater(op: Op, message: string, node: NodeLane, refresh: boolean): void {
+    if (refresh) this.#lane.refresh();
+    const refusal = replyError(message, this.#lane.contextOf(op, node));
+    const key = op.key;
+    if (key === null) this.#lane.failed(op, refusal);
+    else this.delay(op, native.slot(key), node, refusal);
+  }
+
+  #surface(op: Op, message: string, node: NodeLane): void {
+    this.#lane.failed(op, replyError(message, this.#lane.contextOf(op, node)));
+  }
+
+  /** A redirect's address as this client must dial it; null, and an error event, when the NAT map lacks it. */
+  #addressOf(told: Address, node: NodeLane): Address | null {
+    const { natMap, domain } = this.#lane.config;
+    if (told.host === "") return { host: node.address.host, port: told.port };
+    try {
+      return mapAddress(told, natMap, domain);
+    } catch (error) {
+      this.#lane.notifyError(error as KeylaneError);
+      return null;
+    }
+  }
 }

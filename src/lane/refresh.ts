@@ -4,7 +4,6 @@
  * least `refreshMinimumMs`, and a wish in between is served by the one that is due.
  */
 import { KeylaneError } from "../errors.js";
-import type { Address } from "../routing/topology.js";
 import type { Reply } from "../types.js";
 import { readShards, readSlots } from "./discover.js";
 import type { Report } from "./discover.js";
@@ -34,12 +33,12 @@ export class Refresher {
     const deadline = performance.now() + config.connectTimeoutMs;
     if (!config.cluster) {
       topology.apply([{ ranges: [[0, 16_383]], primary: config.seeds[0]!, replicas: config.seeds.slice(1) }]);
-      const nodes = topology.nodes().map((view) => this.#lane.nodeAt(view.index)!);
+      const nodes = topology.nodes().map((view) => this.#lane.fleet.at(view.index)!);
       await this.#until(deadline, () => nodes[0]!.state === "ready" || this.#authFailed(nodes) !== null);
       if (nodes[0]!.state !== "ready") throw this.#unreachable(nodes);
       return;
     }
-    const seeds = config.seeds.map((seed) => this.#lane.nodeAt(topology.intern(seed))!);
+    const seeds = config.seeds.map((seed) => this.#lane.fleet.at(topology.intern(seed))!);
     await this.#until(deadline, () => seeds.some((node) => node.state === "ready") || this.#authFailed(seeds) !== null);
     const seed = seeds.find((node) => node.state === "ready");
     if (seed === undefined) throw this.#unreachable(seeds);
@@ -49,9 +48,9 @@ export class Refresher {
       topology
         .nodes()
         .filter((view) => !view.replica)
-        .map((view) => this.#lane.nodeAt(view.index)!);
+        .map((view) => this.#lane.fleet.at(view.index)!);
     for (const view of topology.nodes()) {
-      if (!view.replica || config.scaleReads !== "master") this.#lane.nodeAt(view.index);
+      if (!view.replica || config.scaleReads !== "master") this.#lane.fleet.at(view.index);
     }
     await this.#until(deadline, () => primaries().every((node) => node.state === "ready"));
     const down = primaries().filter((node) => node.state !== "ready");
@@ -86,9 +85,9 @@ export class Refresher {
 
   async #run(): Promise<void> {
     this.#timer = null;
-    const { config, topology, nodes } = this.#lane;
+    const { config, topology, fleet } = this.#lane;
     if (this.#stopped) return;
-    const ready = nodes.filter((node) => node?.state === "ready") as NodeLane[];
+    const ready = fleet.ready();
     const node = ready[Math.floor(Math.random() * ready.length)];
     if (node === undefined || !topology.claimRefresh(config.refreshMinimumMs)) {
       if (node !== undefined) this.request();
@@ -127,13 +126,11 @@ export class Refresher {
 
   async #report(node: NodeLane, first: boolean): Promise<Report> {
     const { config } = this.#lane;
-    const at = node.name.lastIndexOf(":");
-    const asked: Address = { host: node.name.slice(0, at), port: Number(node.name.slice(at + 1)) };
     const timeout = config.connectTimeoutMs;
     if (!this.#useSlots) {
       try {
         const reply = (await this.#lane.callNode(node, "CLUSTER", ["SHARDS"], RAW_SHAPE, timeout)) as Reply;
-        const report = readShards(reply, asked, config.tls !== undefined, config.natMap, config.domain);
+        const report = readShards(reply, node.address, config.tls !== undefined, config.natMap, config.domain);
         if (!report.ambiguous) return report;
       } catch (error) {
         if (!(error instanceof KeylaneError) || error.outcome !== "rejected") throw error;
@@ -143,7 +140,7 @@ export class Refresher {
     }
     try {
       const reply = (await this.#lane.callNode(node, "CLUSTER", ["SLOTS"], RAW_SHAPE, timeout)) as Reply;
-      return readSlots(reply, asked, config.natMap, config.domain);
+      return readSlots(reply, node.address, config.natMap, config.domain);
     } catch (error) {
       if (first && error instanceof KeylaneError && /cluster support disabled/i.test(error.message)) {
         throw this.#notCluster(node, error);

@@ -1,0 +1,123 @@
+/**
+ * The connections of one domain in this thread, by node index of the shared topology. The invariant: `nodes[i]` is a
+ * connection to the address that record i held when it was dialled; `follow` lets go of those whose record changed.
+ */
+import type { NodeStats } from "../types.js";
+import type { Topology } from "../routing/topology.js";
+import { NodeLane } from "./node.js";
+import type { NodeOwner } from "./node.js";
+import { SETTLED } from "./op.js";
+import type { Op } from "./op.js";
+
+const MAX_NODES = 512;
+
+export class Fleet {
+  /** Sparse, by node index. */
+  readonly nodes: (NodeLane | undefined)[] = [];
+  /** node → node that answers its reads this turn. */
+  readonly alias = Int32Array.from({ length: MAX_NODES }, (_, index) => index);
+  readonly #owner: NodeOwner;
+  readonly #topology: Topology;
+  readonly #replace: (ops: Op[]) => void;
+  #version = 0;
+  #rotation = 0;
+  #closed = false;
+
+  /** `replace` takes operations whose node went away before they were sent. */
+  constructor(owner: NodeOwner, topology: Topology, replace: (ops: Op[]) => void) {
+    this.#owner = owner;
+    this.#topology = topology;
+    this.#replace = replace;
+  }
+
+  /** The connection for a topology record, dialled when there is none yet; null when the record is free. */
+  at(index: number): NodeLane | null {
+    const known = this.nodes[index];
+    const view = this.#topology.node(index);
+    if (view === null) return known ?? null;
+    if (known !== undefined && known.generation === view.generation) return known;
+    if (this.#closed) return null;
+    if (known !== undefined) this.#retire(known);
+    const node = new NodeLane(this.#owner, view);
+    this.nodes[index] = node;
+    return node;
+  }
+
+  /** Every connection held. */
+  live(): NodeLane[] {
+    return this.nodes.filter((node): node is NodeLane => node !== undefined);
+  }
+
+  /** Connections that can send now. */
+  ready(): NodeLane[] {
+    return this.live().filter((node) => node.state === "ready");
+  }
+
+  /** Whether the topology changed since the last `follow`. */
+  get behind(): boolean {
+    return this.#topology.version !== this.#version;
+  }
+
+  /** Follows the topology: dials new nodes, lets go of removed ones, has what waited for a lost node placed anew. */
+  follow(): void {
+    this.#version = this.#topology.version;
+    const { scaleReads } = this.#owner.config;
+    for (const view of this.#topology.nodes()) {
+      const node = this.nodes[view.index];
+      if (node !== undefined && node.generation === view.generation && node.replica !== view.replica)
+        this.#retire(node);
+      if (!view.replica || scaleReads !== "master") this.at(view.index);
+    }
+    for (const node of this.live()) {
+      const view = this.#topology.node(node.index);
+      if (view === null || view.generation !== node.generation) this.#retire(node);
+      else if (node.state !== "ready" && node.waiting.length > 0) this.#replace(node.waiting.splice(0));
+    }
+  }
+
+  /** Chooses, for this turn, which node answers the reads of each primary. */
+  rotate(): void {
+    this.#rotation += 1;
+    const choices = new Map<number, NodeLane[]>();
+    for (const node of this.live()) {
+      this.alias[node.index] = node.index;
+      const view = node.replica && node.state === "ready" ? this.#topology.node(node.index) : null;
+      if (view === null || view.primary < 0) continue;
+      const list = choices.get(view.primary);
+      if (list === undefined) choices.set(view.primary, [node]);
+      else list.push(node);
+    }
+    const withPrimary = this.#owner.config.scaleReads === "all";
+    for (const [primary, replicas] of choices) {
+      const owner = this.nodes[primary];
+      if (withPrimary && owner?.state === "ready") replicas.push(owner);
+      this.alias[primary] = replicas[this.#rotation % replicas.length]!.index;
+    }
+  }
+
+  /** Ends all connections for good. */
+  close(): void {
+    this.#closed = true;
+    for (const node of this.live()) node.close();
+  }
+
+  stats(): NodeStats[] {
+    return this.live()
+      .filter((node) => node.state !== "closed")
+      .map((node) => ({
+        node: node.name,
+        role: node.replica ? "replica" : "primary",
+        state: node.state === "closed" ? "down" : node.state,
+        slots: this.#topology.slotCount(node.index),
+        inFlight: node.inFlight,
+        waiting: node.waiting.length,
+      }));
+  }
+
+  #retire(node: NodeLane): void {
+    if (this.nodes[node.index] === node) this.nodes[node.index] = undefined;
+    const waiting = node.waiting.splice(0).filter((op) => op.state !== SETTLED);
+    node.close();
+    if (waiting.length > 0) this.#replace(waiting);
+  }
+}
