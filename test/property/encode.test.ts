@@ -49,7 +49,7 @@ test("any output that is too small is left alone and told its size", () => {
       for (const { written, out, place } of results) {
         assert.equal(written, -needed);
         assert.ok(out.every((byte) => byte === 0xee));
-        assert.equal(place.length, turn.length);
+        assert.ok(place.every((word) => word === -99));
       }
     }),
     { numRuns: RUNS / 3 },

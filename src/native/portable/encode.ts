@@ -28,6 +28,8 @@ const HEADS = NAMES.map((name, opcode) =>
 );
 const ASKING = Buffer.from("*1\r\n$6\r\nASKING\r\n");
 
+const SLOTS = 16_384;
+const MOST = 0x7fff_ffff;
 const CR = 0x0d;
 const LF = 0x0a;
 const ZERO = 0x30;
@@ -61,13 +63,20 @@ class Frames {
     this.#bytes = 0;
   }
 
-  /** Steps to the next operation without writing it. */
-  measure(): void {
-    this.#head();
+  /**
+   * Steps to operation `index`, checks it and measures its frame.
+   * @throws RangeError when its words or bytes are missing or wrong.
+   */
+  measure(index: number): void {
+    if (!this.#head() || !this.#lengths()) throw new RangeError(`operation ${index} does not match its bytes`);
+  }
+
+  /** Sums up the lengths of the arguments; whether all of them are there. */
+  #lengths(): boolean {
     let size = HEADS[this.#opcode].length + 3 + digits(this.#argc + (this.#opcode === 0 ? 0 : 1));
     for (let i = 0; i < this.#argc; i++) {
       const length = this.#desc[this.#at++];
-      if (!(length >= 0 && this.#bytes + length <= this.#scratch.length)) throw malformed();
+      if (!(length >= 0 && this.#bytes + length <= this.#scratch.length)) return false;
       if (i === this.key) {
         this.keyStart = this.#bytes;
         this.keyEnd = this.#bytes + length;
@@ -76,6 +85,7 @@ class Frames {
       size += 5 + digits(length) + length;
     }
     this.size = this.flags & FLAG_ASKING ? size + ASKING.length : size;
+    return true;
   }
 
   /** Steps to the next operation without looking at its arguments. */
@@ -91,13 +101,13 @@ class Frames {
       out.set(ASKING, at);
       at += ASKING.length;
     }
-    at = count(out, at, STAR, this.#argc + (this.#opcode === 0 ? 0 : 1));
+    at = writeCount(out, at, STAR, this.#argc + (this.#opcode === 0 ? 0 : 1));
     const head = HEADS[this.#opcode];
     out.set(head, at);
     at += head.length;
     for (let i = 0; i < this.#argc; i++) {
       const length = this.#desc[this.#at++];
-      at = count(out, at, DOLLAR, length);
+      at = writeCount(out, at, DOLLAR, length);
       const from = this.#bytes;
       if (length > LOOP_MAX) out.set(this.#scratch.subarray(from, from + length), at);
       else for (let k = 0; k < length; k++) out[at + k] = this.#scratch[from + k];
@@ -109,103 +119,121 @@ class Frames {
     return at;
   }
 
-  #head(): void {
+  /** Reads the head of the next operation; whether it is well formed. */
+  #head(): boolean {
     const head = this.#desc[this.#at++];
     this.#argc = this.#desc[this.#at++];
     this.#opcode = head & 0xff;
     this.flags = (head >> HEAD_FLAGS_SHIFT) & 0xff;
     this.key = (head >> HEAD_KEY_SHIFT) & KEY_NONE;
     const known = this.#opcode < NAMES.length && this.#argc >= (this.#opcode === 0 ? 1 : 0);
-    if (!known || (this.key !== KEY_NONE && this.key >= this.#argc)) throw malformed();
+    return known && (this.key === KEY_NONE || this.key < this.#argc);
   }
 }
 
-/** As `NativeCore.encode`. */
+/** The part of the output that one node gets. */
+interface Run {
+  bytes: number;
+  operations: number;
+  cursor: number;
+}
+
+/**
+ * As `NativeCore.encode`. An operation whose node is no index into `alias` counts as unassigned.
+ * @throws RangeError when an array is too short or an operation does not match its bytes; nothing is written then.
+ */
 export function encode(
   scratch: Uint8Array,
   desc: Int32Array,
-  operations: number,
+  count: number,
   tables: EncodeTables,
   out: Uint8Array,
   place: Int32Array,
   sections: Int32Array,
 ): number {
+  checkRoom(count, tables, place, sections);
   const frames = new Frames(scratch, desc);
-  const sectionOf = new Map<number, number>();
+  const places = new Int32Array(count);
+  const runs = new Map<number, Run>();
   let total = 0;
-  for (let i = 0; i < operations; i++) {
-    frames.measure();
+  for (let i = 0; i < count; i++) {
+    frames.measure(i);
     const node = nodeOf(frames, scratch, tables);
-    place[i] = node;
+    places[i] = node;
     if (node < 0) continue;
-    let section = sectionOf.get(node);
-    if (section === undefined) {
-      section = sectionOf.size * SECTION_WORDS;
-      sectionOf.set(node, section);
-      sections[section] = node;
-      sections[section + 2] = 0;
-      sections[section + 3] = 0;
-    }
-    sections[section + 2] += frames.size;
-    sections[section + 3]++;
+    let run = runs.get(node);
+    if (run === undefined) runs.set(node, (run = { bytes: 0, operations: 0, cursor: 0 }));
+    run.bytes += frames.size;
+    run.operations++;
     total += frames.size;
   }
+  if (total > MOST) throw new RangeError(`the frames exceed ${MOST} bytes`);
   if (total > out.length) return -total;
 
-  const cursors = new Map<number, number>();
+  place.set(places);
   let offset = 0;
-  for (const [node, section] of sectionOf) {
-    sections[section + 1] = offset;
-    cursors.set(node, offset);
-    offset += sections[section + 2];
+  let section = 0;
+  for (const [node, run] of runs) {
+    run.cursor = offset;
+    sections.set([node, offset, run.bytes, run.operations], section);
+    section += SECTION_WORDS;
+    offset += run.bytes;
   }
   frames.rewind();
-  for (let i = 0; i < operations; i++) {
-    const cursor = cursors.get(place[i]);
-    if (cursor === undefined) frames.skip();
-    else cursors.set(place[i], frames.write(out, cursor));
+  for (let i = 0; i < count; i++) {
+    const run = runs.get(places[i]);
+    if (run === undefined) frames.skip();
+    else run.cursor = frames.write(out, run.cursor);
   }
   return total;
 }
 
-/** As `NativeCore.encodeTo`. */
-export function encodeTo(scratch: Uint8Array, desc: Int32Array, operations: number, out: Uint8Array): number {
+/**
+ * As `NativeCore.encodeTo`.
+ * @throws RangeError when an operation does not match its bytes; nothing is written then.
+ */
+export function encodeTo(scratch: Uint8Array, desc: Int32Array, count: number, out: Uint8Array): number {
   const frames = new Frames(scratch, desc);
   let total = 0;
-  for (let i = 0; i < operations; i++) {
-    frames.measure();
+  for (let i = 0; i < count; i++) {
+    frames.measure(i);
     total += frames.size;
   }
+  if (total > MOST) throw new RangeError(`the frames exceed ${MOST} bytes`);
   if (total > out.length) return -total;
   frames.rewind();
   let at = 0;
-  for (let i = 0; i < operations; i++) at = frames.write(out, at);
+  for (let i = 0; i < count; i++) at = frames.write(out, at);
   return total;
 }
 
-/** Node of the operation just measured, or why it has none. */
-function nodeOf(frames: Frames, scratch: Uint8Array, tables: EncodeTables): number {
-  if (frames.key === KEY_NONE) return PLACE_KEYLESS;
-  const slot = slotOf(scratch.subarray(frames.keyStart, frames.keyEnd));
-  if ((tables.held[slot >> 5] >>> (slot & 31)) & 1) return PLACE_HELD;
-  const node = Atomics.load(tables.slots, slot);
-  if (node < 0) return PLACE_UNASSIGNED;
-  return frames.flags & FLAG_READ ? tables.alias[node] : node;
+function checkRoom(count: number, { slots, held, alias }: EncodeTables, place: Int32Array, sections: Int32Array): void {
+  if (slots.length < SLOTS || held.length < SLOTS / 32) throw new RangeError("the slot tables are too short");
+  if (place.length < count) throw new RangeError("place is shorter than the number of operations");
+  if (sections.length < alias.length * SECTION_WORDS) {
+    throw new RangeError("sections is shorter than four words a node");
+  }
 }
 
-function malformed(): RangeError {
-  return new RangeError("the operations do not match their bytes");
+/** Node of the operation just measured, or why it has none. */
+function nodeOf(frames: Frames, scratch: Uint8Array, { slots, held, alias }: EncodeTables): number {
+  if (frames.key === KEY_NONE) return PLACE_KEYLESS;
+  const slot = slotOf(scratch.subarray(frames.keyStart, frames.keyEnd));
+  if ((held[slot >> 5] >>> (slot & 31)) & 1) return PLACE_HELD;
+  const owner = Atomics.load(slots, slot);
+  const node = frames.flags & FLAG_READ ? alias[owner] : owner;
+  return node >= 0 && node < alias.length ? node : PLACE_UNASSIGNED;
 }
 
 /** Decimal digits of a non-negative 32-bit number. */
 function digits(value: number): number {
-  let count = 1;
-  for (let rest = value; rest > 9; rest = (rest / 10) | 0) count++;
-  return count;
+  let digits = 1;
+  for (let rest = value; rest > 9; rest = (rest / 10) | 0) digits++;
+  return digits;
 }
 
 /** Writes `<type><value>\r\n` and returns the offset behind it. */
-function count(out: Uint8Array, at: number, type: number, value: number): number {
+function writeCount(out: Uint8Array, at: number, type: number, value: number): number {
   out[at++] = type;
   const end = at + digits(value);
   for (let i = end, rest = value; i > at; rest = (rest / 10) | 0) out[--i] = ZERO + (rest % 10);

@@ -13,6 +13,7 @@ import {
   PLACE_UNASSIGNED,
   SECTION_WORDS,
 } from "#dist/native/types.js";
+import type { EncodeTables } from "#dist/native/types.js";
 
 import { encode, evenTables, frameOf, op, pack } from "../../property/operations.js";
 import { cores } from "./cores.js";
@@ -140,8 +141,9 @@ for (const core of cores) {
     const operations = [op(Opcode.SET, ["k", "v".repeat(1000)]), op(Opcode.GET, ["foo"], 0, FLAG_ASKING)];
     const needed = operations.reduce((sum, operation) => sum + frameOf(operation).length, 0);
     for (const room of [0, 1, needed - 1]) {
-      const { written, out } = encode(core, operations, evenTables(3), room);
+      const { written, out, place } = encode(core, operations, evenTables(3), room);
       assert.equal(written, -needed);
+      assert.deepEqual(place, [-99, -99]);
       assert.ok(out.every((byte) => byte === 0xee));
       const { scratch, desc } = pack(operations);
       const run = Buffer.alloc(room, 0xee);
@@ -181,6 +183,37 @@ for (const core of cores) {
       assert.throws(() => core.encodeTo(scratch, desc, count, out), what);
       assert.throws(() => core.encode(scratch, desc, count, evenTables(1), out, place, sections), what);
       assert.ok(out.every((byte) => byte === 0xee));
+      assert.ok(place.every((word) => word === 0) && sections.every((word) => word === 0));
     }
+  });
+
+  test(`a node that alias does not hold counts as unassigned (${core.kind})`, () => {
+    const tables = evenTables(1);
+    const place = (flags: number): number[] => encode(core, [op(Opcode.GET, ["k"], 0, flags)], tables, 100).place;
+    const slot = core.slot("k");
+    for (const alias of [-1, -3, 2, 1 << 20]) {
+      tables.slots[slot] = 0;
+      tables.alias = Int32Array.of(alias, 1);
+      assert.deepEqual([place(0), place(FLAG_READ)], [[0], [PLACE_UNASSIGNED]]);
+    }
+    tables.slots[slot] = 2;
+    assert.deepEqual([place(0), place(FLAG_READ)], [[PLACE_UNASSIGNED], [PLACE_UNASSIGNED]]);
+  });
+
+  test(`arrays that are too short are refused (${core.kind})`, () => {
+    const { scratch, desc } = pack([op(Opcode.GET, ["k"]), op(Opcode.GET, ["l"])]);
+    const out = Buffer.alloc(100, 0xee);
+    const good = evenTables(2);
+    const calls: [string, EncodeTables, Int32Array, Int32Array][] = [
+      ["place", good, new Int32Array(1), new Int32Array(8)],
+      ["sections", good, new Int32Array(2), new Int32Array(7)],
+      ["slots", { ...good, slots: new Int32Array(16_383) }, new Int32Array(2), new Int32Array(8)],
+      ["held", { ...good, held: new Int32Array(511) }, new Int32Array(2), new Int32Array(8)],
+    ];
+    for (const [what, tables, place, sections] of calls) {
+      assert.throws(() => core.encode(scratch, desc, 2, tables, out, place, sections), what);
+    }
+    assert.ok(out.every((byte) => byte === 0xee));
+    assert.ok(core.encode(scratch, desc, 2, good, out, new Int32Array(2), new Int32Array(8)) > 0);
   });
 }

@@ -300,6 +300,32 @@ for (const core of cores) {
     assert.equal(scanner.scan(whole, 0, whole.length, rows), 1);
   });
 
+  test(`bad bytes stay bad until reset (${core.kind})`, () => {
+    const scanner = core.createScanner(LIMITS);
+    const rows = new Int32Array(ROWS_BASE + ROW_WORDS * 4);
+    const buf = bytes("+OK\r\n*1\r\n?+OK\r\n");
+    assert.equal(scanner.scan(buf, 0, buf.length, rows), 1);
+    assert.deepEqual([...rows.subarray(0, ROWS_BASE)], [5, 1, ScanStatus.BAD, 0, 0, 9, 0, 0]);
+    assert.equal(scanner.scan(buf, 5, buf.length, rows), 0);
+    assert.deepEqual([...rows.subarray(0, ROWS_BASE)], [5, 0, ScanStatus.BAD, 0, 0, 9, 0, 0]);
+  });
+
+  test(`calls that make no sense are refused and change nothing (${core.kind})`, () => {
+    const scanner = core.createScanner(LIMITS);
+    const rows = new Int32Array(ROWS_BASE + ROW_WORDS * 4).fill(9);
+    const buf = bytes("$5\r\nhello\r\n");
+    const short = new Int32Array(ROWS_BASE - 1);
+    assert.throws(() => scanner.scan(buf, 3, 2, rows));
+    assert.throws(() => scanner.scan(buf, 0, buf.length + 1, rows));
+    assert.throws(() => scanner.scan(buf, -1, 4, rows));
+    assert.throws(() => scanner.scan(buf, 0, buf.length, short));
+    assert.ok(rows.every((word) => word === 9));
+    assert.equal(scanner.scan(buf, 0, 7, rows), 0);
+    assert.throws(() => scanner.scan(buf, 0, 6, rows), "fewer bytes than were read before");
+    assert.equal(scanner.scan(buf, 0, buf.length, rows), 1);
+    assert.deepEqual([...rows.subarray(ROWS_BASE, ROWS_BASE + ROW_WORDS)], [Kind.BULK, 4, 5]);
+  });
+
   test(`limits hold, and what is at a limit passes (${core.kind})`, () => {
     const pairs: [string, Partial<ScanLimits>, string, string][] = [
       ["bulk", { maxBulk: 5 }, "$5\r\nhello\r\n", "$6\r\n"],
