@@ -1,0 +1,161 @@
+//! One operation → one frame: the words that describe it, the bytes it takes, and writing them.
+//!
+//! ```text
+//! desc      head | argc | length of each argument                 head = opcode | flags << 8 | key index << 16
+//! scratch   the arguments back to back
+//! frame     *3\r\n $3\r\nSET\r\n $2\r\nup\r\n $1\r\n1\r\n           count, name, arguments
+//! asking    *1\r\n$6\r\nASKING\r\n in front of it                  when FLAG_ASKING is set
+//! ```
+//!
+//! Invariant: a frame is exactly `size` bytes, and an operation exists only after every word and byte of it was found in
+//! range, so writing cannot fail.
+
+use super::{FLAG_ASKING, KEY_NONE};
+
+const ASKING: &[u8] = b"*1\r\n$6\r\nASKING\r\n";
+
+/// Names by opcode, as bulks. Opcode 0, GENERIC, has none: its first argument is the name.
+const NAMES: [&[u8]; 12] = [
+    b"",
+    b"$3\r\nGET\r\n",
+    b"$3\r\nSET\r\n",
+    b"$3\r\nDEL\r\n",
+    b"$6\r\nINCRBY\r\n",
+    b"$6\r\nEXPIRE\r\n",
+    b"$4\r\nHGET\r\n",
+    b"$7\r\nHINCRBY\r\n",
+    b"$7\r\nEVALSHA\r\n",
+    b"$7\r\nPEXPIRE\r\n",
+    b"$4\r\nPTTL\r\n",
+    b"$6\r\nEXISTS\r\n",
+];
+
+/// Reads operations one after the other; `None` when the next one is not well formed.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Operations<'a> {
+    desc: &'a [i32],
+    scratch: &'a [u8],
+}
+
+/// One operation, checked.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Operation<'a> {
+    name: &'a [u8],
+    pub flags: u32,
+    lengths: &'a [i32],
+    bytes: &'a [u8],
+    pub key: Option<&'a [u8]>,
+    pub size: usize,
+}
+
+impl<'a> Operations<'a> {
+    pub fn new(scratch: &'a [u8], desc: &'a [i32]) -> Self {
+        Self { desc, scratch }
+    }
+
+    #[inline(always)]
+    pub fn next(&mut self) -> Option<Operation<'a>> {
+        let (&[head, argc], rest) = self.desc.split_first_chunk()?;
+        let (lengths, rest) = rest.split_at_checked(usize::try_from(argc).ok()?)?;
+        let head = head as u32;
+        let opcode = (head & 0xff) as usize;
+        let name = *NAMES.get(opcode)?;
+        if opcode == 0 && argc == 0 {
+            return None;
+        }
+        let flags = head >> 8 & 0xff;
+        let mut size = 3 + name.len() + digits(argc as u32 + u32::from(opcode != 0));
+        if flags & FLAG_ASKING != 0 {
+            size += ASKING.len();
+        }
+        let mut total = 0usize;
+        for &length in lengths {
+            let length = u32::try_from(length).ok()?;
+            total = total.checked_add(length as usize)?;
+            size += 5 + digits(length);
+        }
+        let (bytes, scratch) = self.scratch.split_at_checked(total)?;
+        let key = match head >> 16 & KEY_NONE {
+            KEY_NONE => None,
+            0 => Some(bytes.get(..*lengths.first()? as usize)?),
+            index => {
+                let before: usize = lengths.get(..index as usize)?.iter().map(|&length| length as usize).sum();
+                Some(bytes.get(before..before + *lengths.get(index as usize)? as usize)?)
+            }
+        };
+        self.desc = rest;
+        self.scratch = scratch;
+        Some(Operation { name, flags, lengths, bytes, key, size: size + total })
+    }
+}
+
+impl Operation<'_> {
+    /// Writes the frame into `out`, which is `size` bytes long.
+    #[inline(always)]
+    pub fn write(&self, out: &mut [u8]) {
+        let mut pen = Pen { out, at: 0 };
+        if self.flags & FLAG_ASKING != 0 {
+            pen.put(ASKING);
+        }
+        pen.count(b'*', self.lengths.len() as u32 + u32::from(!self.name.is_empty()));
+        pen.put(self.name);
+        let mut rest = self.bytes;
+        for &length in self.lengths {
+            let (argument, behind) = rest.split_at(length as usize);
+            pen.count(b'$', length as u32);
+            pen.put(argument);
+            pen.put(b"\r\n");
+            rest = behind;
+        }
+    }
+}
+
+struct Pen<'a> {
+    out: &'a mut [u8],
+    at: usize,
+}
+
+impl Pen<'_> {
+    #[inline(always)]
+    fn put(&mut self, bytes: &[u8]) {
+        self.out[self.at..self.at + bytes.len()].copy_from_slice(bytes);
+        self.at += bytes.len();
+    }
+
+    /// `<tag><value>\r\n`
+    #[inline(always)]
+    fn count(&mut self, tag: u8, value: u32) {
+        let digit = |value: u32| b'0' + (value % 10) as u8;
+        match value {
+            0..10 => self.put(&[tag, digit(value), b'\r', b'\n']),
+            10..100 => self.put(&[tag, digit(value / 10), digit(value), b'\r', b'\n']),
+            100..1000 => self.put(&[tag, digit(value / 100), digit(value / 10), digit(value), b'\r', b'\n']),
+            _ => self.long_count(tag, value),
+        }
+    }
+
+    fn long_count(&mut self, tag: u8, value: u32) {
+        let mut text = [0; 10];
+        let mut at = text.len();
+        let mut rest = value;
+        while rest > 0 {
+            at -= 1;
+            text[at] = b'0' + (rest % 10) as u8;
+            rest /= 10;
+        }
+        self.put(&[tag]);
+        self.put(&text[at..]);
+        self.put(b"\r\n");
+    }
+}
+
+/// Decimal digits of `value`.
+#[inline(always)]
+fn digits(value: u32) -> usize {
+    match value {
+        0..10 => 1,
+        10..100 => 2,
+        100..1000 => 3,
+        _ => value.ilog10() as usize + 1,
+    }
+}
