@@ -11,6 +11,8 @@ import type { FallbackSpec } from "./native/types.js";
 import type { Address } from "./routing/topology.js";
 import type { CodecName, ScaleReads } from "./types.js";
 
+/** Keys up to 4,096 UTF-16 units (12,288 bytes) are not measured before they are sent. */
+const MIN_KEY_LIMIT = 12_288;
 const positive = z.number().int().positive().max(Number.MAX_SAFE_INTEGER);
 const timer = positive.max(2 ** 31 - 1, "a timer cannot be longer than 2147483647 ms");
 const node = z.union([
@@ -70,7 +72,10 @@ const schema = z.strictObject({
   maxRedirections: positive.max(1000).default(16),
   maxQueue: positive.max(1 << 24).default(65_536),
   maxQueueBytes: positive.default(64 << 20),
-  maxKeyBytes: positive.max(512 << 20).default(1 << 20),
+  maxKeyBytes: positive
+    .min(MIN_KEY_LIMIT)
+    .max(512 << 20)
+    .default(1 << 20),
   maxValueBytes: positive.max(512 << 20).default(512 << 20),
 });
 
@@ -138,9 +143,9 @@ export interface OpenOptions {
   readonly maxQueue?: number;
   /** Bytes a node's socket may hold back before calls are refused. Default 64 MiB. */
   readonly maxQueueBytes?: number;
-  /** Default 1 MiB. */
+  /** Longest key. At least 12,288, default 1 MiB. */
   readonly maxKeyBytes?: number;
-  /** Default 512 MiB; a server's own `proto-max-bulk-len` lowers it. */
+  /** Longest value or argument. Default 512 MiB; a server's own `proto-max-bulk-len` lowers it. */
   readonly maxValueBytes?: number;
 }
 
@@ -157,6 +162,8 @@ export function resolveOptions(options: OpenOptions): Resolved {
   if (!parsed.success) {
     throw fault(parsed.error.issues.map((issue) => `${pathOf(issue.path)}: ${issue.message}`).join("; "));
   }
+  // The schema's record drops this name silently.
+  if (Object.hasOwn(options.domains, "__proto__")) throw fault("domains.__proto__: a domain cannot have this name");
   const given = parsed.data;
   const names = Object.keys(given.domains);
   if (names.length === 0) throw fault("domains: at least one is needed");

@@ -164,7 +164,7 @@ export class Topology {
   claimRefresh(minimumMs: number): boolean {
     const now = processMs();
     const last = Atomics.load(this.#words, REFRESH_STAMP);
-    if (last !== 0 && now - last < minimumMs) return false;
+    if (last !== 0 && elapsed(last, now) < minimumMs) return false;
     if (Atomics.compareExchange(this.#words, REFRESH_STAMP, last, now === 0 ? 1 : now) !== last) return false;
     Atomics.add(this.#words, REFRESHES, 1);
     return true;
@@ -173,7 +173,7 @@ export class Topology {
   /** Milliseconds until `claimRefresh(minimumMs)` can succeed. */
   refreshDelay(minimumMs: number): number {
     const last = Atomics.load(this.#words, REFRESH_STAMP);
-    return last === 0 ? 0 : Math.max(0, minimumMs - (processMs() - last));
+    return last === 0 ? 0 : Math.max(0, minimumMs - elapsed(last, processMs()));
   }
 
   /** Refreshes begun by all threads of the process. */
@@ -266,7 +266,12 @@ export class Topology {
   }
 }
 
-/** Milliseconds of the monotonic clock that all threads of the process share, as a positive 31-bit number. */
+/** Milliseconds of the monotonic clock that all threads of the process share, as a positive 31-bit number that wraps. */
 function processMs(): number {
   return Number((process.hrtime.bigint() / 1_000_000n) & 0x7fff_ffffn);
+}
+
+/** From one `processMs` to a later one, across a wrap (every 24.8 days of uptime). */
+function elapsed(from: number, to: number): number {
+  return (to - from) & 0x7fff_ffff;
 }
