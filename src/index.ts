@@ -2,9 +2,11 @@
 export { Keylane } from "./keylane.js";
 export { ERRORS, KeylaneError } from "./errors.js";
 export type { ErrorContext, KeylaneErrorCode, Outcome, SerializedError } from "./errors.js";
-export type { DomainOptions, OpenOptions } from "./options.js";
+export type { DomainOptions, NodeOption, OpenOptions } from "./options.js";
 export type { NatMap } from "./lane/config.js";
 export type { RawClient } from "./lane/raw.js";
+export type { Script } from "./lane/script.js";
+export type { Transaction } from "./lane/transaction.js";
 export { nativeInfo } from "./native/index.js";
 export { valueOf } from "./types.js";
 export type {

@@ -4,6 +4,7 @@
  */
 import { EventEmitter } from "node:events";
 import { KeylaneError } from "./errors.js";
+import { assertKey, badArgument, faultOfAmount, faultOfMs, isOptions, ownKey, setFlags } from "./lane/arguments.js";
 import { assertShareable, isKnown, plan, planFromInfo, readInfo, wireArgs } from "./lane/commands.js";
 import type { CommandInfo, PlannedCommand } from "./lane/commands.js";
 import { numberText } from "./lane/codec.js";
@@ -13,6 +14,8 @@ import { headOf } from "./lane/op.js";
 import type { WireArg } from "./lane/op.js";
 import { openRaw } from "./lane/raw.js";
 import type { RawClient } from "./lane/raw.js";
+import { Script } from "./lane/script.js";
+import { Transaction } from "./lane/transaction.js";
 import {
   BUFFER_SHAPE,
   FLAG_SHAPE,
@@ -30,9 +33,7 @@ import type { OpenOptions, Resolved } from "./options.js";
 import { NO_DOMAIN, Router } from "./routing/router.js";
 import { Topology } from "./routing/topology.js";
 import type {
-  AnyValue,
   CallOptions,
-  CommandOptions,
   DomainStats,
   Key,
   KeylaneEvents,
@@ -150,7 +151,7 @@ export class Keylane<Domains = Record<string, object>> extends EventEmitter<Keyl
     } catch (error) {
       return Promise.reject(error as Error);
     }
-    return this.#call(lane, headOf(Opcode.SET, 0, false), own(key), args, STORED_SHAPE, options) as Promise<boolean>;
+    return this.#call(lane, headOf(Opcode.SET, 0, false), ownKey(key), args, STORED_SHAPE, options) as Promise<boolean>;
   }
 
   /** Removes a key. True when it existed. */
@@ -178,19 +179,18 @@ export class Keylane<Domains = Record<string, object>> extends EventEmitter<Keyl
 
   /** Adds a 64-bit integer to a key's number and returns the sum: a number, or a bigint past 2^53. */
   incrBy(key: Key, amount: number | bigint = 1, options?: CallOptions): Promise<number | bigint> {
-    const whole = typeof amount === "bigint" ? BigInt.asIntN(64, amount) === amount : Number.isSafeInteger(amount);
-    if (!whole) {
-      return Promise.reject(badArgument(`INCRBY: the amount must be a safe integer or a 64-bit bigint, not ${amount}`));
-    }
+    const fault = faultOfAmount(amount);
+    if (fault !== null) return Promise.reject(fault);
     const head = headOf(Opcode.INCRBY, 0, false);
     return this.#keyed(head, key, [numberText(amount)], INTEGER_SHAPE, options) as Promise<number | bigint>;
   }
 
   /**
    * Any command whose keys share one slot and domain, for example `command("HGETALL", key)`. Lists among the arguments are
-   * flattened; a last argument that is a plain object is `CommandOptions`.
+   * flattened; a last argument that is a plain object is `CommandOptions`. A blocking command (`BLPOP`, `XREAD … BLOCK`) runs
+   * on a connection of its own.
    *
-   * @throws (rejects) `KEYLANE_ERR_CROSSSLOT`, `KEYLANE_ERR_COMMAND` for keyless, blocking and connection-changing commands
+   * @throws (rejects) `KEYLANE_ERR_CROSSSLOT`, `KEYLANE_ERR_COMMAND` for keyless and connection-changing commands
    */
   async command(name: string, ...args: readonly unknown[]): Promise<Reply> {
     const last = args.at(-1);
@@ -199,7 +199,8 @@ export class Keylane<Domains = Record<string, object>> extends EventEmitter<Keyl
     const lower = name.toLowerCase();
     const wire = wireArgs(lower, options === undefined ? args : args.slice(0, -1));
     const planned = isKnown(lower) ? plan(lower, wire) : await this.#lookUp(lower, wire);
-    const lane = this.#laneOfAll(planned);
+    const { lane, slot } = this.#placeOf(planned);
+    if (planned.blocking) return lane.block(lower, wire, slot, options ?? {});
     const [at] = planned.keys as [number];
     const opcode = at === 0 && planned.keys.length === 1 ? FRAMED[lower] : undefined;
     const shape = options?.buffers === true ? BUFFER_SHAPE : lower === "hgetall" ? PAIRS_SHAPE : RAW_SHAPE;
@@ -219,6 +220,37 @@ export class Keylane<Domains = Record<string, object>> extends EventEmitter<Keyl
     }
     const head = headOf(Opcode.GENERIC, at + 1, planned.read);
     return this.#call(lane, head, lower.toUpperCase(), wire, shape, options) as Promise<Reply>;
+  }
+
+  /** Begins a transaction on the slot of `key`: `multi(key).incrBy(key).get(key).exec()`. */
+  multi(key: Key): Transaction {
+    const lane = this.#laneOf(key);
+    const slot = native.slot(key);
+    return new Transaction(ownKey(key), {
+      codec: lane.codec,
+      valueShape: lane.valueShape,
+      check: (name, args) => {
+        const planned = plan(name, args);
+        const place = this.#placeOf(planned);
+        if (planned.blocking) throw new KeylaneError("KEYLANE_ERR_COMMAND", `${name.toUpperCase()} cannot block here`);
+        if (place.lane !== lane || place.slot !== slot) throw crossSlot(name.toUpperCase(), lane, slot);
+      },
+      call: (first, frames, shape, options, block) => {
+        const fault = options.timeoutMs === undefined ? null : faultOfMs("timeoutMs", options.timeoutMs);
+        if (fault !== null) return Promise.reject(fault);
+        return lane.transact(first, frames, shape, block, options.timeoutMs, options.signal);
+      },
+    });
+  }
+
+  /** A Lua script, sent by its digest; nodes that lack it get the source once. */
+  script(source: string): Script {
+    return new Script(source, async ({ sha, source: text }, keys, args, options) => {
+      const wire = wireArgs("evalsha", [sha, keys.length, ...keys, ...args]);
+      const { lane } = this.#placeOf(plan("evalsha", wire));
+      const head = headOf(Opcode.EVALSHA, 2, false);
+      return this.#call(lane, head, sha, wire.slice(1), RAW_SHAPE, options, text) as Promise<Reply>;
+    });
   }
 
   /** The ioredis client of a domain, with connections of its own; closed with this instance. */
@@ -289,7 +321,7 @@ export class Keylane<Domains = Record<string, object>> extends EventEmitter<Keyl
     options: CallOptions | undefined,
   ): Promise<unknown> {
     try {
-      return this.#call(this.#laneOf(key), head, own(key), rest, shape, options);
+      return this.#call(this.#laneOf(key), head, ownKey(key), rest, shape, options);
     } catch (error) {
       return Promise.reject(error as Error);
     }
@@ -302,11 +334,12 @@ export class Keylane<Domains = Record<string, object>> extends EventEmitter<Keyl
     rest: readonly WireArg[] | null,
     shape: Shape | null,
     options: CallOptions | undefined,
+    script: string | null = null,
   ): Promise<unknown> {
     const timeoutMs = options?.timeoutMs;
     const fault = timeoutMs === undefined ? null : faultOfMs("timeoutMs", timeoutMs);
     if (fault !== null) return Promise.reject(fault);
-    return lane.call(head, first, rest, shape, timeoutMs, options?.signal);
+    return lane.call(head, first, rest, shape, timeoutMs, options?.signal, script);
   }
 
   #laneOf(key: Key): DomainLane {
@@ -316,7 +349,8 @@ export class Keylane<Domains = Record<string, object>> extends EventEmitter<Keyl
     return this.#lanes[domain]!;
   }
 
-  #laneOfAll({ name, args, keys }: PlannedCommand): DomainLane {
+  /** The one lane and slot of a command's keys. */
+  #placeOf({ name, args, keys }: PlannedCommand): { lane: DomainLane; slot: number } {
     const command = name.toUpperCase();
     const [first, ...others] = keys.map((at) => args[at]!);
     if (first === undefined) {
@@ -327,14 +361,9 @@ export class Keylane<Domains = Record<string, object>> extends EventEmitter<Keyl
     const lane = this.#laneOf(first);
     const slot = native.slot(first);
     for (const key of others) {
-      if (this.#laneOf(key) === lane && native.slot(key) === slot) continue;
-      throw new KeylaneError("KEYLANE_ERR_CROSSSLOT", `${command}: the keys are in different slots or domains`, {
-        command,
-        domain: lane.config.domain,
-        slot,
-      });
+      if (this.#laneOf(key) !== lane || native.slot(key) !== slot) throw crossSlot(command, lane, slot);
     }
-    return lane;
+    return { lane, slot };
   }
 
   #laneNamed(domain: string): DomainLane {
@@ -345,7 +374,7 @@ export class Keylane<Domains = Record<string, object>> extends EventEmitter<Keyl
 
   /** Asks a server about a command that the table lacks; the answer is kept. */
   async #lookUp(name: string, args: WireArg[]): Promise<PlannedCommand> {
-    assertShareable(name, args);
+    assertShareable(name);
     const [lane] = this.#lanes as [DomainLane];
     const ask = (parts: readonly WireArg[]): Promise<unknown> =>
       lane.call(headOf(Opcode.GENERIC, KEY_NONE, true), "COMMAND", parts, RAW_SHAPE, undefined, undefined);
@@ -365,16 +394,6 @@ export class Keylane<Domains = Record<string, object>> extends EventEmitter<Keyl
   }
 }
 
-/** A caller may reuse its byte keys at once: they are copied. */
-function own(key: Key): WireArg {
-  return typeof key === "string" ? key : Buffer.from(key);
-}
-
-function assertKey(key: unknown): asserts key is Key {
-  if (typeof key === "string" || key instanceof Uint8Array) return;
-  throw badArgument(`a key must be a string or a Uint8Array, not ${key === null ? "null" : typeof key}`);
-}
-
 function unrouted(key: Key): KeylaneError {
   const shown = typeof key === "string" ? JSON.stringify(key.slice(0, 64)) : `of ${key.length} bytes`;
   return new KeylaneError(
@@ -383,33 +402,8 @@ function unrouted(key: Key): KeylaneError {
   );
 }
 
-function badArgument(message: string): KeylaneError {
-  return new KeylaneError("KEYLANE_ERR_ARGUMENT", message);
+function crossSlot(command: string, lane: DomainLane, slot: number): KeylaneError {
+  const { domain } = lane.config;
+  const message = `${command}: the keys are in different slots or domains`;
+  return new KeylaneError("KEYLANE_ERR_CROSSSLOT", message, { command, domain, slot });
 }
-
-function faultOfMs(name: string, value: number): KeylaneError | null {
-  if (Number.isSafeInteger(value) && value > 0) return null;
-  return badArgument(`${name} must be a positive safe integer, not ${String(value)}`);
-}
-
-function setFlags({ ttlMs, ifAbsent, ifPresent, keepTtl }: SetOptions): string[] {
-  const flags: string[] = [];
-  if (ttlMs !== undefined) {
-    const fault = faultOfMs("ttlMs", ttlMs);
-    if (fault !== null) throw fault;
-    if (keepTtl === true) throw badArgument("SET: ttlMs and keepTtl exclude each other");
-    flags.push("PX", String(ttlMs));
-  }
-  if (ifAbsent === true && ifPresent === true) throw badArgument("SET: ifAbsent and ifPresent exclude each other");
-  if (ifAbsent === true) flags.push("NX");
-  if (ifPresent === true) flags.push("XX");
-  if (keepTtl === true) flags.push("KEEPTTL");
-  return flags;
-}
-
-function isOptions(value: unknown): value is CommandOptions {
-  if (typeof value !== "object" || value === null || Array.isArray(value) || value instanceof Uint8Array) return false;
-  return Object.getPrototypeOf(value) === Object.prototype;
-}
-
-export type { AnyValue };

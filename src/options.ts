@@ -17,15 +17,24 @@ const positive = z.number().int().positive().max(Number.MAX_SAFE_INTEGER);
 const timer = positive.max(2 ** 31 - 1, "a timer cannot be longer than 2147483647 ms");
 const node = z.union([
   z.string().min(1),
-  z.strictObject({ host: z.string().min(1), port: z.number().int().min(1).max(65_535) }),
+  z.strictObject({
+    host: z.string().min(1),
+    port: z.number().int().min(1).max(65_535),
+    weight: z.number().positive().max(1e6).optional(),
+  }),
 ]);
 
 const domainSchema = z.strictObject({
   prefixes: z
     .array(z.string().refine((text) => text.isWellFormed(), "a prefix cannot hold a lone surrogate"))
     .default([]),
-  nodes: z.array(node).min(1, "at least one node is needed"),
-  mode: z.enum(["cluster", "single"]).default("cluster"),
+  nodes: z.array(node).default([]),
+  mode: z.enum(["cluster", "single", "ring"]).default("cluster"),
+  ejectMs: timer.optional(),
+  sentinels: z.array(node).min(1).optional(),
+  name: z.string().min(1).optional(),
+  sentinelUsername: z.string().optional(),
+  sentinelPassword: z.string().optional(),
   codec: z.enum(["utf8", "buffer", "json", "msgpack"]).default("utf8"),
   value: z.custom<object>((value) => value === undefined || typeof value === "object").optional(),
   username: z.string().optional(),
@@ -79,14 +88,30 @@ const schema = z.strictObject({
   maxValueBytes: positive.max(512 << 20).default(512 << 20),
 });
 
+/** An address of a server; `weight` counts in rings only. */
+export type NodeOption = string | { readonly host: string; readonly port: number; readonly weight?: number };
+
 /** Options of one domain: a set of key prefixes and the cluster that holds them. */
 export interface DomainOptions {
   /** Key prefixes of the domain; the empty prefix matches every key. Longest match wins over all domains. */
   readonly prefixes?: readonly string[];
-  /** Seed nodes, `host:port` or `{ host, port }`. For `mode: "single"` the server, then its replicas. */
-  readonly nodes: readonly (string | { readonly host: string; readonly port: number })[];
-  /** `cluster` (default), or `single` for one server outside Redis Cluster. */
-  readonly mode?: "cluster" | "single";
+  /**
+   * Servers, `host:port` or `{ host, port }`: seeds of the cluster; for `single` the server and its replicas, in any order;
+   * for `ring` all of its servers, each with an optional `weight`.
+   */
+  readonly nodes?: readonly NodeOption[];
+  /**
+   * `cluster` (default); `single`, one server outside Redis Cluster, or a primary known to Sentinels; `ring`, several
+   * standalone servers shared by rendezvous hashing.
+   */
+  readonly mode?: "cluster" | "single" | "ring";
+  /** Ring: a server down for so long (ms) is taken out until it is back. Counters stay with it. Default: never. */
+  readonly ejectMs?: number;
+  /** Single: Sentinels that know the primary called `name`; `nodes` stays empty. */
+  readonly sentinels?: readonly NodeOption[];
+  readonly name?: string;
+  readonly sentinelUsername?: string;
+  readonly sentinelPassword?: string;
   /** How values are written and read. Default `utf8`. */
   readonly codec?: CodecName;
   /** States the TypeScript type of the values: `value: valueOf<Profile>()`. No effect at run time. */
@@ -205,11 +230,12 @@ function laneConfig(given: Given, name: string, index: number): LaneConfig {
   if (domain.db !== undefined && domain.mode === "cluster") {
     throw fault(`domains.${name}.db: a cluster has only database 0`);
   }
+  if (domain.ejectMs !== undefined && domain.mode !== "ring") throw fault(`domains.${name}.ejectMs: only rings eject`);
   return {
     domain: name,
     index,
-    cluster: domain.mode === "cluster",
-    seeds: domain.nodes.map((seed, at) => addressOf(seed, `domains.${name}.nodes.${at}`)),
+    mode: domain.mode,
+    ...serversOf(domain, name),
     codec: domain.codec,
     credentials: { ...(username === undefined ? {} : { username }), ...(password === undefined ? {} : { password }) },
     tls: domain.tls,
@@ -230,6 +256,32 @@ function laneConfig(given: Given, name: string, index: number): LaneConfig {
   };
 }
 
+type Servers = Pick<LaneConfig, "seeds" | "ring" | "ejectMs" | "sentinels">;
+
+function serversOf(domain: Given["domains"][string], name: string): Servers {
+  const at = `domains.${name}`;
+  const { sentinels, mode, ejectMs } = domain;
+  if (sentinels !== undefined) {
+    if (mode !== "single") throw fault(`${at}.sentinels: they need mode: "single"`);
+    if (domain.name === undefined) throw fault(`${at}.name: Sentinels need the name of the primary`);
+    if (domain.nodes.length > 0) throw fault(`${at}.nodes: the Sentinels name the server`);
+    const known = sentinels.map((one, index) => addressOf(one, `${at}.sentinels.${index}`));
+    const { name: monitored, sentinelUsername: username, sentinelPassword: password } = domain;
+    const config = { sentinels: known, name: monitored, username, password };
+    return { seeds: [known[0]!], ring: [], ejectMs: undefined, sentinels: config };
+  }
+  if (domain.nodes.length === 0) throw fault(`${at}.nodes: at least one node is needed`);
+  const seeds = domain.nodes.map((one, index) => addressOf(one, `${at}.nodes.${index}`));
+  const weightOf = (index: number): number => {
+    const one = domain.nodes[index]!;
+    return typeof one === "string" ? 1 : (one.weight ?? 1);
+  };
+  const ring = mode === "ring" ? seeds.map((seed, index) => ({ ...seed, weight: weightOf(index) })) : [];
+  const distinct = new Set(ring.map(({ host, port }) => `${host}:${port}`));
+  if (distinct.size !== ring.length) throw fault(`${at}.nodes: a server of the ring is named twice`);
+  return { seeds, ring, ejectMs, sentinels: undefined };
+}
+
 function fallbackOf(given: Given["fallback"], indexOf: (name: string, path: string) => number): FallbackSpec {
   if (given === "reject") return { kind: "reject" };
   if ("domain" in given) return { kind: "domain", domain: indexOf(given.domain, "fallback.domain") };
@@ -243,7 +295,7 @@ function fallbackOf(given: Given["fallback"], indexOf: (name: string, path: stri
 function addressOf(seed: string | { host: string; port: number }, path: string): Address {
   const address = typeof seed === "string" ? parseAddress(seed) : seed;
   if (address === null || address.host === "") throw fault(`${path}: ${JSON.stringify(seed)} is not host:port`);
-  return address;
+  return { host: address.host, port: address.port };
 }
 
 function pathOf(path: readonly PropertyKey[]): string {

@@ -17,6 +17,8 @@ export interface PlannedCommand {
   /** Positions of the keys in `args`. */
   readonly keys: readonly number[];
   readonly read: boolean;
+  /** Blocks its connection. */
+  readonly blocking: boolean;
 }
 
 /** What COMMAND INFO says of one command; null when the server does not know it either. */
@@ -58,22 +60,24 @@ export function isKnown(name: string): boolean {
 }
 
 /** Refuses what cannot run on a shared connection. Throws `KEYLANE_ERR_COMMAND`. */
-export function assertShareable(name: string, args: readonly WireArg[], flags?: ReadonlySet<string>): void {
-  const blocking = flags === undefined ? exists(name) && hasFlag(name, "blocking") : flags.has("blocking");
+export function assertShareable(name: string): void {
   if (EXCLUSIVE.has(name)) throw refused(name, "changes the state of a connection that others share");
-  if (blocking && !(name.startsWith("xread") && !hasToken(args, "BLOCK"))) {
-    throw refused(name, "blocks the connection that others share");
-  }
 }
 
 /** Finds the keys of a command that the table holds. Throws `KEYLANE_ERR_COMMAND` and `KEYLANE_ERR_ARGUMENT`. */
 export function plan(name: string, args: WireArg[]): PlannedCommand {
-  assertShareable(name, args);
+  assertShareable(name);
   assertNumkeys(name, args);
   // The table compares tokens as text; keys may be bytes.
   const words = args.map((arg) => (typeof arg === "string" ? arg : Buffer.from(arg)));
   const keys = getKeyIndexes(name, words).filter((at) => at >= 0 && at < args.length);
-  return { name, args, keys: sortKeys(name, keys), read: hasFlag(name, "readonly") };
+  return {
+    name,
+    args,
+    keys: sortKeys(name, keys),
+    read: hasFlag(name, "readonly"),
+    blocking: blocks(name, args, hasFlag(name, "blocking")),
+  };
 }
 
 /** As `plan`, with what the server said of a command that the table lacks. */
@@ -84,14 +88,20 @@ export function planFromInfo(
   movable: readonly number[],
 ): PlannedCommand {
   if (info === null) throw refused(name, "is not known, neither here nor by the server");
-  assertShareable(name, args, info.flags);
+  assertShareable(name);
   let keys = movable;
   const [first, last, step] = info.keys;
   if (!info.flags.has("movablekeys") && first > 0) {
     const end = last < 0 ? args.length + last : last - 1;
     keys = Array.from({ length: Math.floor((end - first + 1) / step) + 1 }, (_, i) => first - 1 + i * step);
   }
-  return { name, args, keys: keys.filter((at) => at < args.length), read: info.flags.has("readonly") };
+  return {
+    name,
+    args,
+    keys: keys.filter((at) => at < args.length),
+    read: info.flags.has("readonly"),
+    blocking: blocks(name, args, info.flags.has("blocking")),
+  };
 }
 
 /** Reads a COMMAND INFO reply for one command. */
@@ -125,6 +135,11 @@ function assertNumkeys(name: string, args: readonly WireArg[]): void {
 /** SORT's BY and GET patterns are not keys of a slot; its table entry counts them. */
 function sortKeys(name: string, keys: readonly number[]): readonly number[] {
   return name === "sort" || name === "sort_ro" ? keys.slice(0, 1) : keys;
+}
+
+/** XREAD and XREADGROUP block only when told to. */
+function blocks(name: string, args: readonly WireArg[], flagged: boolean): boolean {
+  return flagged && (!name.startsWith("xread") || hasToken(args, "BLOCK"));
 }
 
 function hasToken(args: readonly WireArg[], token: string): boolean {

@@ -1,5 +1,6 @@
 /** What a lane needs to know of its domain; made once at open from the validated options. */
 import type { ConnectionOptions } from "node:tls";
+import type { RingServer } from "../routing/ring.js";
 import type { Address } from "../routing/topology.js";
 import type { CodecName, ScaleReads } from "../types.js";
 
@@ -8,12 +9,27 @@ export type NatMap =
   | Readonly<Record<string, { host: string; port: number }>>
   | ((key: string) => { host: string; port: number } | null);
 
+/** How ioredis finds the primary behind Sentinels. */
+export interface SentinelConfig {
+  readonly sentinels: readonly Address[];
+  /** Name of the monitored primary. */
+  readonly name: string;
+  readonly username: string | undefined;
+  readonly password: string | undefined;
+}
+
 export interface LaneConfig {
   readonly domain: string;
   /** Index of the domain in the options. */
   readonly index: number;
-  readonly cluster: boolean;
+  readonly mode: "cluster" | "single" | "ring";
   readonly seeds: readonly Address[];
+  /** Servers of a ring, with their weights; empty otherwise. */
+  readonly ring: readonly RingServer[];
+  /** A ring's server that is down for so long is taken out. */
+  readonly ejectMs: number | undefined;
+  /** Sentinels that know the primary of a single domain. */
+  readonly sentinels: SentinelConfig | undefined;
   readonly codec: CodecName;
   readonly credentials: { readonly username?: string; readonly password?: string };
   readonly tls: ConnectionOptions | undefined;

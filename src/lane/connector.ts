@@ -83,6 +83,14 @@ export class SocketSource {
   }
 }
 
+/** Takes over a stream that somebody else dialled (ioredis, behind Sentinels); its chunks are copied to the sink. */
+export function takeStream(socket: Socket, sink: ByteSink): Socket {
+  if (socket.destroyed) throw new Error("the connection closed before it could be taken over");
+  socket.removeAllListeners("data");
+  socket.on("data", (chunk: Buffer) => sink.received(chunk, chunk.length));
+  return socket;
+}
+
 function serverName(host: string): ConnectionOptions {
   return isIP(host) === 0 ? { servername: host } : {};
 }

@@ -75,23 +75,29 @@ export class Fleet {
     }
   }
 
-  /** Chooses, for this turn, which node answers the reads of each primary. */
+  /**
+   * Chooses, for this turn, which node answers the reads of each primary: its healthy replicas in turn, with `all` the
+   * primary too, with `nearest` whichever has the shortest round trip.
+   */
   rotate(): void {
     this.#rotation += 1;
     const choices = new Map<number, NodeLane[]>();
     for (const node of this.live()) {
       this.alias[node.index] = node.index;
-      const view = node.replica && node.state === "ready" ? this.#topology.node(node.index) : null;
+      const usable = node.replica && node.healthy && node.state === "ready";
+      const view = usable ? this.#topology.node(node.index) : null;
       if (view === null || view.primary < 0) continue;
       const list = choices.get(view.primary);
       if (list === undefined) choices.set(view.primary, [node]);
       else list.push(node);
     }
-    const withPrimary = this.#owner.config.scaleReads === "all";
-    for (const [primary, replicas] of choices) {
+    const { scaleReads } = this.#owner.config;
+    for (const [primary, choice] of choices) {
       const owner = this.nodes[primary];
-      if (withPrimary && owner?.state === "ready") replicas.push(owner);
-      this.alias[primary] = replicas[this.#rotation % replicas.length]!.index;
+      const withPrimary = scaleReads === "all" || scaleReads === "nearest";
+      if (withPrimary && owner?.state === "ready") choice.push(owner);
+      const pick = scaleReads === "nearest" ? nearest(choice) : choice[this.#rotation % choice.length]!;
+      this.alias[primary] = pick.index;
     }
   }
 
@@ -120,4 +126,8 @@ export class Fleet {
     node.close();
     if (waiting.length > 0) this.#replace(waiting);
   }
+}
+
+function nearest(nodes: readonly NodeLane[]): NodeLane {
+  return nodes.reduce((best, node) => (node.roundTripMs < best.roundTripMs ? node : best));
 }

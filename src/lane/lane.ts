@@ -16,22 +16,29 @@ import { native } from "../native/index.js";
 import { KEY_NONE, Opcode, PLACE_HELD, PLACE_KEYLESS, PLACE_UNASSIGNED, SECTION_WORDS } from "../native/types.js";
 import type { EncodeTables } from "../native/types.js";
 import type { Topology } from "../routing/topology.js";
-import type { DomainStats } from "../types.js";
+import type { CommandOptions, DomainStats, Reply } from "../types.js";
 import { CODECS } from "./codec.js";
 import type { Codec } from "./codec.js";
 import type { LaneConfig } from "./config.js";
+import { mapAddress } from "./discover.js";
 import { Fleet } from "./fleet.js";
 import { encoder } from "./frame.js";
 import { Holds } from "./holds.js";
 import { oversize } from "./limits.js";
 import type { NodeLane, NodeOwner } from "./node.js";
 import { HEAD_GET, OP_INTERNAL, Op, QUEUED, SENT, SETTLED, headOf } from "./op.js";
-import type { Settle, WireArg } from "./op.js";
+import type { Block, Settle, WireArg } from "./op.js";
 import { Redirector } from "./redirect.js";
 import type { Detours } from "./redirect.js";
-import { Refresher } from "./refresh.js";
+import { BlockingLines, blockTimeMs } from "./blocking.js";
+import { RetryBudget } from "./budget.js";
+import { ClusterKeeper } from "./cluster-keeper.js";
+import type { Keeper } from "./keeper.js";
+import { RingKeeper } from "./ring-keeper.js";
+import { SingleKeeper } from "./single-keeper.js";
 import { ValueShape } from "./replies.js";
 import type { ReplyRows, Shape } from "./replies.js";
+import { HEAD_TRANSACTION } from "./transaction.js";
 import { joinTicks, joinTurn, turnNow } from "./turn.js";
 import type { TurnMember } from "./turn.js";
 
@@ -61,6 +68,7 @@ export class DomainLane implements TurnMember, NodeOwner, Detours {
   readonly codec: Codec;
   readonly topology: Topology;
   readonly fleet: Fleet;
+  readonly valueShape: ValueShape;
   readonly holds = new Holds();
   readonly counts = {
     commands: 0,
@@ -72,9 +80,12 @@ export class DomainLane implements TurnMember, NodeOwner, Detours {
     asked: 0,
     retries: 0,
   };
-  readonly #value: ValueShape;
   readonly #listener: LaneListener;
-  readonly #refresher: Refresher;
+  readonly #keeper: Keeper;
+  /** Set for rings: which operations a stand-in server may run. */
+  readonly #ring: RingKeeper | null;
+  readonly #budget = new RetryBudget();
+  readonly #blocking: BlockingLines;
   readonly #redirector: Redirector;
   readonly #tables: EncodeTables;
   #pending: Op[] = [];
@@ -94,23 +105,25 @@ export class DomainLane implements TurnMember, NodeOwner, Detours {
     this.topology = topology;
     this.codec = CODECS[config.codec];
     this.fleet = new Fleet(this, topology, (ops) => this.#replace(ops));
-    this.#value = new ValueShape(this.codec);
+    this.valueShape = new ValueShape(this.codec);
     this.#listener = listener;
     this.#maxBulk = config.maxValueBytes;
     this.#tables = { slots: topology.slots, held: this.holds.bits, alias: this.fleet.alias };
-    this.#refresher = new Refresher(this);
+    this.#ring = config.mode === "ring" ? new RingKeeper(this) : null;
+    this.#keeper = this.#ring ?? (config.mode === "cluster" ? new ClusterKeeper(this) : new SingleKeeper(this));
+    this.#blocking = new BlockingLines(config);
     this.#redirector = new Redirector(this);
   }
 
   /** Contacts the seeds, reads the topology and dials. Rejects when no seed answers before the connect deadline. */
   open(): Promise<void> {
-    return this.#refresher.open();
+    return this.#keeper.open();
   }
 
   /** The hot path: one GET. */
   get(key: WireArg): Promise<unknown> {
     const promise = new Promise<unknown>(executor);
-    this.#accept(new Op(HEAD_GET, key, null, grabbed, this.#value, turnNow() + this.config.commandTimeoutMs, 0));
+    this.#accept(new Op(HEAD_GET, key, null, grabbed, this.valueShape, turnNow() + this.config.commandTimeoutMs, 0));
     return promise;
   }
 
@@ -126,16 +139,57 @@ export class DomainLane implements TurnMember, NodeOwner, Detours {
   ): Promise<unknown> {
     const promise = new Promise<unknown>(executor);
     const deadline = turnNow() + (timeoutMs ?? this.config.commandTimeoutMs);
-    const op = new Op(head, first, rest, grabbed, shape ?? this.#value, deadline, 0);
+    const op = new Op(head, first, rest, grabbed, shape ?? this.valueShape, deadline, 0);
     op.script = script;
+    this.#begin(op, signal);
+    return promise;
+  }
+
+  /** Checks an operation and accepts it. */
+  #begin(op: Op, signal: AbortSignal | undefined): void {
     const fault = oversize(op, this.config.maxKeyBytes, this.#maxBulk);
+    const ring = this.#ring?.refusal(op) ?? null;
     if (fault !== null) this.#refuse(op, "KEYLANE_ERR_TOO_LARGE", fault);
+    else if (ring !== null) this.#refuse(op, "KEYLANE_ERR_NO_NODE", ring);
     else if (signal?.aborted === true) this.#refuse(op, "KEYLANE_ERR_ABORTED", "the caller aborted", signal.reason);
     else {
       if (signal !== undefined) this.#watch(op, signal);
       this.#accept(op);
     }
+  }
+
+  /** A whole transaction; see `transaction.ts`. */
+  transact(
+    key: WireArg,
+    frames: WireArg,
+    shape: Shape,
+    block: Block,
+    timeoutMs: number | undefined,
+    signal: AbortSignal | undefined,
+  ): Promise<unknown> {
+    const promise = new Promise<unknown>(executor);
+    const deadline = turnNow() + (timeoutMs ?? this.config.commandTimeoutMs);
+    const op = new Op(HEAD_TRANSACTION, key, [frames], grabbed, shape, deadline, 0);
+    op.block = block;
+    this.#begin(op, signal);
     return promise;
+  }
+
+  /** A command that blocks: on a connection of its own. Without `timeoutMs` it may take as long as it asked the server. */
+  block(name: string, args: readonly WireArg[], slot: number, options: CommandOptions): Promise<Reply> {
+    const { topology, config } = this;
+    const node = topology.node(topology.nodeOf(slot));
+    const command = name.toUpperCase();
+    if (this.#state !== "open" || node === null) {
+      const code = node === null ? "KEYLANE_ERR_NO_NODE" : "KEYLANE_ERR_CLOSED";
+      return Promise.reject(
+        new KeylaneError(code, `${command}: cannot be sent`, { command, domain: config.domain, slot }),
+      );
+    }
+    const asked = blockTimeMs(name, args);
+    const timeoutMs = options.timeoutMs ?? (asked === 0 ? null : (asked ?? 0) + config.commandTimeoutMs);
+    const call = { name: command, args, buffers: options.buffers === true, timeoutMs, signal: options.signal };
+    return this.#blocking.run(node, call, (told) => mapAddress(told, config.natMap, config.domain));
   }
 
   /** A command of keylane's own to one node: not retried, not redirected. */
@@ -207,7 +261,7 @@ export class DomainLane implements TurnMember, NodeOwner, Detours {
 
   lost(op: Op, node: NodeLane): void {
     const retry = op.isRead && (op.flags & OP_INTERNAL) === 0 && op.attempts < this.config.maxRedirections;
-    if (retry && this.#state !== "closed") {
+    if (retry && this.#state !== "closed" && this.mayRetry(performance.now())) {
       this.#redirector.again(op);
       return;
     }
@@ -216,6 +270,10 @@ export class DomainLane implements TurnMember, NodeOwner, Detours {
     const code = broken ? "KEYLANE_ERR_PROTOCOL" : "KEYLANE_ERR_CONNECTION_LOST";
     const reason = lastError?.message ?? "it was closed";
     this.failed(op, this.#error(code, `the connection to ${node.name} broke: ${reason}`, op, node, lastError));
+  }
+
+  doubted(op: Op): void {
+    this.#redirector.toPrimary(op);
   }
 
   pushed(_node: NodeLane, _rows: ReplyRows): void {
@@ -232,16 +290,17 @@ export class DomainLane implements TurnMember, NodeOwner, Detours {
     this.#listener.nodeUp(domain, node.name);
     if (connectChannel.hasSubscribers)
       connectChannel.publish({ domain, node: node.name, state: "ready", reason: null });
-    this.#refresher.wake();
+    this.#keeper.changed(node);
     this.#resend(node.waiting.splice(0));
   }
 
   down(node: NodeLane, reason: string): void {
     const { domain } = this.config;
+    node.healthy = !node.replica;
     this.#listener.nodeDown(domain, node.name, reason);
     if (connectChannel.hasSubscribers) connectChannel.publish({ domain, node: node.name, state: "down", reason });
-    this.#refresher.wake();
-    if (this.#state === "open") this.#refresher.request();
+    this.#keeper.changed(node);
+    if (this.#state === "open") this.#keeper.request();
   }
 
   // ── life ─────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -249,7 +308,7 @@ export class DomainLane implements TurnMember, NodeOwner, Detours {
   /** Refuses new calls; resolves when nothing is outstanding. */
   drained(): Promise<void> {
     if (this.#state === "open") this.#state = "closing";
-    this.#refresher.stop();
+    this.#keeper.stop();
     if (this.#outstanding === 0) return Promise.resolve();
     return new Promise((resolve) => this.#idle.push(resolve));
   }
@@ -258,12 +317,13 @@ export class DomainLane implements TurnMember, NodeOwner, Detours {
   destroy(): number {
     if (this.#state === "closed") return 0;
     this.#state = "closed";
-    this.#refresher.stop();
+    this.#keeper.stop();
     const before = this.counts.failed;
     const unsent = [...this.#pending.splice(0), ...this.holds.clear()];
     for (const node of this.fleet.live()) unsent.push(...node.waiting.splice(0));
     for (const op of unsent) this.failed(op, this.#error("KEYLANE_ERR_CLOSED", "keylane was closed", op));
     this.fleet.close();
+    this.#blocking.close();
     return this.counts.failed - before;
   }
 
@@ -282,8 +342,12 @@ export class DomainLane implements TurnMember, NodeOwner, Detours {
     };
   }
 
+  mayRetry(now: number): boolean {
+    return this.#budget.take(this.counts.succeeded, now);
+  }
+
   refresh(): void {
-    this.#refresher.request();
+    this.#keeper.request();
   }
 
   notifyDegraded(reason: string): void {
@@ -398,7 +462,7 @@ export class DomainLane implements TurnMember, NodeOwner, Detours {
     if (this.holds.size >= maxQueue) this.#overloaded(op, null);
     else if (place === PLACE_HELD) this.holds.add(slot, op);
     else {
-      this.#refresher.request();
+      this.#keeper.request();
       const refusal = this.#error("KEYLANE_ERR_NO_NODE", `no node of domain ${domain} serves slot ${slot}`, op);
       this.#redirector.delay(op, slot, null, refusal);
     }

@@ -11,6 +11,7 @@
  */
 import type { Socket } from "node:net";
 import { Redis } from "ioredis";
+import type { RedisOptions } from "ioredis";
 import { KeylaneError } from "../errors.js";
 import { native } from "../native/index.js";
 import {
@@ -25,11 +26,11 @@ import {
   ScanStatus,
 } from "../native/types.js";
 import type { Address, NodeView } from "../routing/topology.js";
-import { SocketSource } from "./connector.js";
+import { SocketSource, takeStream } from "./connector.js";
 import type { ByteSink } from "./connector.js";
 import { encoder } from "./frame.js";
 import type { Outgoing } from "./frame.js";
-import type { LaneConfig } from "./config.js";
+import type { LaneConfig, SentinelConfig } from "./config.js";
 import { Op, QUEUED, SENT, SETTLED, headOf } from "./op.js";
 import { PAIRS_SHAPE, RAW_SHAPE, ReplyRows } from "./replies.js";
 import type { Shape } from "./replies.js";
@@ -51,6 +52,8 @@ export interface NodeOwner {
   lost(op: Op, node: NodeLane): void;
   /** `op` got its value. */
   answered(op: Op, value: unknown): void;
+  /** A replica that may have lost its data says that there is none. */
+  doubted(op: Op): void;
   /** `op` cannot be answered. */
   failed(op: Op, error: KeylaneError): void;
   pushed(node: NodeLane, rows: ReplyRows): void;
@@ -86,6 +89,10 @@ export class NodeLane implements ByteSink {
   bytesSent = 0;
   bytesReceived = 0;
   writes = 0;
+  /** For replicas: linked to its primary when last asked. */
+  healthy = true;
+  /** Smoothed round trip in milliseconds; 0 before the first measurement. */
+  roundTripMs = 0;
   /** When bytes last arrived, on the `performance.now` clock. */
   heardAt = 0;
   /** Earliest deadline in the ring, or an older one. */
@@ -114,16 +121,15 @@ export class NodeLane implements ByteSink {
     this.replica = view.replica;
     this.#rows = new ReplyRows(this.#memory);
     const { config } = owner;
+    this.healthy = !view.replica;
     this.#source = new SocketSource({ host: view.host, port: view.port, tls: config.tls });
-    this.#redis = new Redis({
-      Connector: this.#source.Connector,
-      host: view.host,
-      port: view.port,
+    const options: RedisOptions = {
+      ...this.#way(),
       ...config.credentials,
       ...(config.tls === undefined ? {} : { tls: config.tls }),
       ...(config.db === undefined ? {} : { db: config.db }),
       connectionName: config.connectionName,
-      readOnly: config.cluster && view.replica,
+      readOnly: config.mode === "cluster" && view.replica,
       lazyConnect: true,
       enableReadyCheck: false,
       enableOfflineQueue: false,
@@ -134,7 +140,8 @@ export class NodeLane implements ByteSink {
       commandTimeout: config.connectTimeoutMs,
       connectTimeout: config.connectTimeoutMs,
       retryStrategy: backOff,
-    });
+    };
+    this.#redis = new Redis(options as RedisOptions & { replyMapping?: "legacy" });
     this.#redis.on("error", (error: Error) => {
       this.lastError = error;
     });
@@ -173,6 +180,11 @@ export class NodeLane implements ByteSink {
 
   /** Notes that the bytes of `op` are about to be written. */
   push(op: Op): void {
+    if (op.block !== null) for (const stand of op.block.stand) this.#place(stand);
+    this.#place(op);
+  }
+
+  #place(op: Op): void {
     if (this.inFlight > this.#mask) this.#grow();
     this.#ring[this.tail & this.#mask] = op;
     this.tail = (this.tail + 1) | 0;
@@ -235,9 +247,9 @@ export class NodeLane implements ByteSink {
   }
 
   /** Drops the connection at once; ioredis dials again. */
-  reset(reason: KeylaneError): void {
+  reset(reason: Error): void {
     this.lastError = reason;
-    this.#source.socket?.destroy();
+    this.#socket?.destroy();
   }
 
   /** Ends the connection for good. In-flight operations are reported lost. */
@@ -246,10 +258,17 @@ export class NodeLane implements ByteSink {
     const wasDown = this.state !== "ready";
     this.state = "closed";
     this.#redis.disconnect();
-    this.#source.socket?.destroy();
+    (this.#socket ?? this.#source.socket)?.destroy();
     this.#socket = null;
     this.#drain();
     if (!wasDown) this.#owner.down(this, "closed");
+  }
+
+  /** How ioredis reaches the node: over a socket of ours, or the way its Sentinels say. */
+  #way(): RedisOptions {
+    const { sentinels } = this.#owner.config;
+    if (sentinels !== undefined) return throughSentinels(sentinels);
+    return { Connector: this.#source.Connector, ...this.address } as RedisOptions;
   }
 
   #ready(): void {
@@ -258,7 +277,10 @@ export class NodeLane implements ByteSink {
       this.#fill = 0;
       this.#parsed = 0;
       this.#scanner.reset();
-      this.#socket = this.#source.handOver(this);
+      this.#socket =
+        this.#owner.config.sentinels === undefined
+          ? this.#source.handOver(this)
+          : takeStream(this.#redis.stream as Socket, this);
     } catch (error) {
       this.lastError = error as Error;
       return;
@@ -354,7 +376,11 @@ export class NodeLane implements ByteSink {
           this.head = (this.head + 1) | 0;
           if (kind === Kind.ERROR || kind === Kind.BLOB_ERROR) owner.refused(op, rows.text(), this);
           else if (op.state === SETTLED) rows.skip();
-          else owner.answered(op, op.shape.read(rows));
+          else {
+            const value = op.shape.read(rows);
+            if (value === null && !this.healthy && op.isRead) owner.doubted(op);
+            else owner.answered(op, value);
+          }
         }
       } catch (cause) {
         rows.at = begin;
@@ -414,6 +440,18 @@ export class NodeLane implements ByteSink {
     this.#ring = ring;
     this.#mask = size - 1;
   }
+}
+
+function throughSentinels({ sentinels, name, username, password }: SentinelConfig): RedisOptions {
+  return {
+    sentinels: sentinels.map(({ host, port }) => ({ host, port })),
+    name,
+    role: "master",
+    failoverDetector: true,
+    sentinelRetryStrategy: backOff,
+    ...(username === undefined ? {} : { sentinelUsername: username }),
+    ...(password === undefined ? {} : { sentinelPassword: password }),
+  };
 }
 
 /** Delay before dial number `times`: exponential from 50 ms to 2 s, with full jitter in its upper half. */

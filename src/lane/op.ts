@@ -29,8 +29,22 @@ export const SETTLED = 2;
 
 /** `Op.flags`: keylane's own request to one node; refusals go back as they are. */
 export const OP_INTERNAL = 1;
+/** `Op.flags`: stands in the ring for the reply of MULTI. */
+export const OP_MULTI = 2;
+/** `Op.flags`: stands in the ring for the reply of a command inside MULTI. */
+export const OP_QUEUED = 4;
 
 const NAMES: readonly string[] = Object.keys(Opcode);
+
+/** A MULTI … EXEC sent as one operation. Its replies before EXEC's are collected by stand-ins in the ring. */
+export interface Block {
+  /** Stand-ins for the replies of MULTI and of each queued command, settled from the start. */
+  readonly stand: readonly Op[];
+  /** The first refusal among those replies, in which case nothing was executed. */
+  refusal: string | null;
+  /** MULTI itself was refused: the commands ran one by one. */
+  broken: boolean;
+}
 
 export class Op {
   head: number;
@@ -50,6 +64,8 @@ export class Op {
   refusal: KeylaneError | null = null;
   /** Source of the script, for `NOSCRIPT`. */
   script: string | null = null;
+  /** The transaction this is the EXEC of: its other replies come first. */
+  block: Block | null = null;
 
   constructor(
     head: number,
@@ -83,6 +99,7 @@ export class Op {
   /** Command name, upper case. */
   get command(): string {
     const opcode = this.head & 0xff;
+    if (opcode === Opcode.RAW) return "MULTI";
     return opcode === Opcode.GENERIC ? String(this.first).toUpperCase() : NAMES[opcode]!;
   }
 

@@ -3,6 +3,7 @@
  * has connections of its own, made when it is first asked for.
  */
 import { Cluster, Redis } from "ioredis";
+import { KeylaneError } from "../errors.js";
 import type { LaneConfig } from "./config.js";
 
 /** An ordinary ioredis client: `Cluster`, or `Redis` for a domain in single mode. */
@@ -16,9 +17,23 @@ export function openRaw(config: LaneConfig): RawClient {
     connectionName: `${config.connectionName}-raw`,
     connectTimeout: config.connectTimeoutMs,
   };
-  if (!config.cluster) return new Redis({ ...config.seeds[0]!, ...options, db: config.db ?? 0 });
+  if (config.mode === "ring") {
+    throw new KeylaneError("KEYLANE_ERR_COMMAND", "a ring has no single client; its servers share nothing", {
+      domain: config.domain,
+    });
+  }
+  if (config.sentinels !== undefined) {
+    const { sentinels, name } = config.sentinels;
+    return new Redis({
+      ...options,
+      sentinels: sentinels.map(({ host, port }) => ({ host, port })),
+      name,
+      db: config.db ?? 0,
+    });
+  }
+  if (config.mode === "single") return new Redis({ ...config.seeds[0]!, ...options, db: config.db ?? 0 });
   return new Cluster(
-    config.seeds.map((seed) => ({ ...seed })),
+    config.seeds.map(({ host, port }) => ({ host, port })),
     {
       redisOptions: options,
       scaleReads: config.scaleReads === "master" ? "master" : config.scaleReads === "all" ? "all" : "slave",

@@ -12,7 +12,7 @@ import { mapAddress } from "./discover.js";
 import type { Fleet } from "./fleet.js";
 import type { Holds } from "./holds.js";
 import type { NodeLane } from "./node.js";
-import { OP_INTERNAL, Op, QUEUED, SETTLED, headOf } from "./op.js";
+import { OP_INTERNAL, OP_MULTI, OP_QUEUED, Op, QUEUED, SETTLED, headOf } from "./op.js";
 import { parseRedirect, replyError, ruleFor } from "./refusal.js";
 
 /** First delay before a refused operation is tried again; doubles up to `RETRY_MAX_MS`. */
@@ -31,6 +31,8 @@ export interface Detours {
   enqueue(op: Op): void;
   /** Sends operations to one node now, or has them wait for it. */
   offer(index: number, ops: Op[]): void;
+  /** Takes a retry from the lane's budget; false when it is used up. */
+  mayRetry(now: number): boolean;
   /** Wishes for a fresh topology. */
   refresh(): void;
   notifyError(error: KeylaneError): void;
@@ -45,15 +47,24 @@ export class Redirector {
   }
 
   /** Judges one error reply. */
-  refused(op: Op, message: string, node: NodeLane): void {
+  refused(op: Op, reply: string, node: NodeLane): void {
+    if ((op.flags & (OP_MULTI | OP_QUEUED)) !== 0) {
+      noteRefusal(op, reply);
+      return;
+    }
+    const message = op.block?.refusal ?? reply;
+    if (op.block !== null) op.block.refusal = null;
     const { action } = ruleFor(message);
-    if (action === "moved") this.#moved(op, message, node);
+    if (op.block?.broken === true) this.#broken(op, message, node);
+    else if (action === "moved") this.#moved(op, message, node);
     else if (op.state === SETTLED) return;
     else if (action === "surface" || (op.flags & OP_INTERNAL) !== 0) this.#surface(op, message, node);
     else if (action === "ask") this.#asked(op, message, node);
     else if (action === "eval") this.#evalOnce(op, message, node);
-    else if (action === "primary" && node.replica) this.#toPrimary(op);
-    else this.#retryLater(op, message, node, action === "refresh");
+    else if (action === "primary" && node.replica) {
+      node.healthy = false;
+      this.toPrimary(op);
+    } else this.#retryLater(op, message, node, action === "refresh");
   }
 
   /** Sends an operation that certainly did not run (or only reads) once more. */
@@ -68,7 +79,7 @@ export class Redirector {
   delay(op: Op, slot: number, node: NodeLane | null, refusal: KeylaneError): void {
     const now = performance.now();
     const pause = Math.min(RETRY_MAX_MS, RETRY_MIN_MS * 2 ** Math.min(op.attempts, 8)) * (0.5 + Math.random() / 2);
-    if (now + pause >= op.deadline) {
+    if (now + pause >= op.deadline || !this.#lane.mayRetry(now)) {
       this.#lane.failed(op, refusal);
       return;
     }
@@ -142,7 +153,7 @@ export class Redirector {
   }
 
   /** A replica that is loading or has lost its primary is no authority: the primary is asked. */
-  #toPrimary(op: Op): void {
+  toPrimary(op: Op): void {
     op.head &= ~(FLAG_READ << HEAD_FLAGS_SHIFT);
     this.again(op);
   }
@@ -159,6 +170,11 @@ export class Redirector {
     this.#lane.failed(op, replyError(message, this.#lane.contextOf(op, node)));
   }
 
+  /** MULTI was refused and the rest was not: what the commands did is not known. */
+  #broken(op: Op, message: string, node: NodeLane): void {
+    this.#lane.failed(op, replyError(message, { ...this.#lane.contextOf(op, node), outcome: "unknown" }));
+  }
+
   /** A redirect's address as this client must dial it; null, and an error event, when the NAT map lacks it. */
   #addressOf(told: Address, node: NodeLane): Address | null {
     const { natMap, domain } = this.#lane.config;
@@ -170,4 +186,11 @@ export class Redirector {
       return null;
     }
   }
+}
+
+/** Keeps the first refusal inside a transaction; EXEC's reply acts upon it. */
+function noteRefusal(stand: Op, message: string): void {
+  const block = stand.block!;
+  block.refusal ??= message;
+  if ((stand.flags & OP_MULTI) !== 0) block.broken = true;
 }

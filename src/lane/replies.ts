@@ -8,6 +8,7 @@ import { KIND_HIGH, Kind, ROW_WORDS, ROWS_BASE } from "../native/types.js";
 import type { Reply } from "../types.js";
 import { setOwn } from "./codec.js";
 import type { Codec } from "./codec.js";
+import { replyError } from "./refusal.js";
 
 /** Turns one non-error reply into what the caller gets. Kept few, so that the call site stays fast. */
 export interface Shape {
@@ -55,7 +56,7 @@ export class ReplyRows {
         return length === 1;
       case Kind.ERROR:
       case Kind.BLOB_ERROR:
-        return new KeylaneError("KEYLANE_ERR_REPLY", this.text());
+        return replyError(this.text(), {});
       case Kind.MAP:
         return this.#map(length);
       case Kind.ARRAY:
@@ -71,6 +72,17 @@ export class ReplyRows {
         this.at += ROW_WORDS;
         return Buffer.from(this.buffer.subarray(start, start + length));
     }
+  }
+
+  /** Whether the reply at the cursor is an error. */
+  isError(): boolean {
+    const kind = this.kind();
+    return kind === Kind.ERROR || kind === Kind.BLOB_ERROR;
+  }
+
+  /** Steps into the aggregate at the cursor: its first element is next. */
+  enter(): void {
+    this.at += ROW_WORDS;
   }
 
   /** The text row at the cursor as a string. */

@@ -30,6 +30,8 @@ export const Opcode = {
   PEXPIRE: 9,
   PTTL: 10,
   EXISTS: 11,
+  /** Frames made by the caller: argument 0 is the key that decides the slot, argument 1 goes out as it is. */
+  RAW: 12,
 } as const;
 
 /**

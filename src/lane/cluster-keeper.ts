@@ -1,0 +1,86 @@
+/** The topology of a Redis Cluster: read from the seeds at open, from any connected node afterwards. */
+import { KeylaneError } from "../errors.js";
+import type { Reply } from "../types.js";
+import { readShards, readSlots } from "./discover.js";
+import type { Report } from "./discover.js";
+import { Keeper, whyOf } from "./keeper.js";
+import type { NodeLane } from "./node.js";
+import { RAW_SHAPE } from "./replies.js";
+
+export class ClusterKeeper extends Keeper {
+  protected readonly refreshes = true;
+  /** The server lacks CLUSTER SHARDS (Redis < 7), or forbids it. */
+  #useSlots = false;
+
+  protected async establish(deadline: number): Promise<void> {
+    const { config, topology, fleet } = this.lane;
+    const seeds = config.seeds.map((seed) => fleet.at(topology.intern(seed))!);
+    await this.until(deadline, () => seeds.some((node) => node.state === "ready") || this.authFailed(seeds) !== null);
+    const seed = seeds.find((node) => node.state === "ready");
+    if (seed === undefined) throw this.unreachable(seeds);
+    topology.claimRefresh(0);
+    await this.#ask(seed, true);
+    fleet.follow();
+    const primaries = (): NodeLane[] => fleet.live().filter((node) => !node.replica);
+    await this.until(deadline, () => primaries().every((node) => node.state === "ready"));
+    const down = primaries().filter((node) => node.state !== "ready");
+    if (down.length === primaries().length) throw this.unreachable(down);
+    for (const node of down) this.lane.notifyDegraded(`node ${node.name} is not reachable: ${whyOf(node)}`);
+    const uncovered = topology.uncovered();
+    if (uncovered > 0) this.lane.notifyDegraded(`${uncovered} slots have no node`);
+  }
+
+  protected async refresh(): Promise<void> {
+    const ready = this.lane.fleet.ready();
+    const node = ready[Math.floor(Math.random() * ready.length)];
+    if (node !== undefined) await this.#ask(node, false);
+  }
+
+  async #ask(node: NodeLane, first: boolean): Promise<void> {
+    const { config, topology } = this.lane;
+    const report = await this.#report(node);
+    for (const fault of report.faults) this.tell(fault);
+    if (report.shards.some((shard) => shard.primary !== null && shard.ranges.length > 0)) {
+      topology.apply(report.shards);
+      return;
+    }
+    // An empty report (a node that was just reset, say) is no reason to forget a map that may still be right.
+    if (!first) return;
+    const { domain } = config;
+    const nothing = `the cluster of domain ${domain} serves no slots`;
+    throw report.faults[0] ?? new KeylaneError("KEYLANE_ERR_NO_NODE", nothing, { domain, node: node.name });
+  }
+
+  async #report(node: NodeLane): Promise<Report> {
+    const { natMap, domain, tls } = this.lane.config;
+    try {
+      if (!this.#useSlots) {
+        const report = readShards(await this.#cluster(node, "SHARDS"), node.address, tls !== undefined, natMap, domain);
+        if (!report.ambiguous) return report;
+      }
+    } catch (error) {
+      if (!(error instanceof KeylaneError) || error.outcome !== "rejected") throw error;
+      if (/cluster support disabled/i.test(error.message)) throw this.#notCluster(node, error);
+      this.#useSlots = true;
+    }
+    try {
+      return readSlots(await this.#cluster(node, "SLOTS"), node.address, natMap, domain);
+    } catch (error) {
+      const { message } = error as Error;
+      throw /cluster support disabled/i.test(message) ? this.#notCluster(node, error as KeylaneError) : error;
+    }
+  }
+
+  #cluster(node: NodeLane, what: string): Promise<Reply> {
+    return this.lane.callNode(node, "CLUSTER", [what], RAW_SHAPE, this.lane.config.connectTimeoutMs) as Promise<Reply>;
+  }
+
+  #notCluster(node: NodeLane, cause: KeylaneError): KeylaneError {
+    const { domain } = this.lane.config;
+    return new KeylaneError(
+      "KEYLANE_ERR_NOT_CLUSTER",
+      `${node.name} of domain ${domain} does not run in cluster mode; use mode: "single" for one server`,
+      { domain, node: node.name, cause },
+    );
+  }
+}
