@@ -1,13 +1,16 @@
 /**
  * Slots held back. While an operation of a slot is on a detour (its slot moved, or the server asked to wait), later ones
  * of the same slot queue up behind it, so order per key survives. A hold ends when every operation sent to the old node
- * before the detour is settled (the fence) and its delay is over; then the queue leaves in order.
+ * before the detour is settled (the fence) and its delay is over; then the operations leave in the order they were issued.
  */
 import type { NodeLane } from "./node.js";
 import { SETTLED } from "./op.js";
 import type { Op } from "./op.js";
 
 class Hold {
+  /** Sent, refused and back: these were issued before everything in `queue`, in whatever turn their refusals come. */
+  back: Op[] = [];
+  /** Not sent yet. */
   queue: Op[] = [];
   until = 0;
   fences: { node: NodeLane; tail: number }[] = [];
@@ -24,20 +27,29 @@ export class Holds {
     return this.#holds.size > 0;
   }
 
-  /** Queues `op` behind what `slot` already holds, starting the hold if needed. */
+  /** Whether `slot` is held. */
+  has(slot: number): boolean {
+    return this.#holds.has(slot);
+  }
+
+  /** Queues an operation that was not sent behind all that `slot` already holds, starting the hold if needed. */
   add(slot: number, op: Op): void {
     this.#of(slot).queue.push(op);
     this.size += 1;
   }
 
-  /** As `add`, and the hold lasts until everything `node` was sent so far is settled. */
+  /**
+   * Takes back an operation that `node` refused, before all that was not sent yet; the hold lasts until everything `node`
+   * was sent so far is settled.
+   */
   addFenced(slot: number, op: Op, node: NodeLane): void {
-    this.add(slot, op);
-    const { fences } = this.#of(slot);
+    const { back, fences } = this.#of(slot);
+    back.push(op);
+    this.size += 1;
     if (!fences.some((fence) => fence.node === node)) fences.push({ node, tail: node.tail });
   }
 
-  /** As `addFenced`, and the hold lasts at least until `until`. */
+  /** As `addFenced` (as `add` without a node), and the hold lasts at least until `until`. */
   addDelayed(slot: number, op: Op, node: NodeLane | null, until: number): void {
     if (node === null) this.add(slot, op);
     else this.addFenced(slot, op, node);
@@ -52,7 +64,8 @@ export class Holds {
       if (now < hold.until || !hold.fences.every(passed)) continue;
       this.#holds.delete(slot);
       this.bits[slot >> 5]! &= ~(1 << (slot & 31));
-      this.size -= hold.queue.length;
+      this.size -= hold.back.length + hold.queue.length;
+      for (const op of hold.back) if (op.state !== SETTLED) freed.push(op);
       for (const op of hold.queue) if (op.state !== SETTLED) freed.push(op);
     }
     return freed;
@@ -60,17 +73,21 @@ export class Holds {
 
   /** Calls `expired` for every held operation past its deadline and forgets the settled ones. */
   sweep(now: number, expired: (op: Op) => void): void {
+    const live = (op: Op): boolean => {
+      if (op.state !== SETTLED && now >= op.deadline) expired(op);
+      return op.state !== SETTLED;
+    };
     for (const hold of this.#holds.values()) {
-      for (const op of hold.queue) if (op.state !== SETTLED && now >= op.deadline) expired(op);
-      const before = hold.queue.length;
-      hold.queue = hold.queue.filter((op) => op.state !== SETTLED);
-      this.size -= before - hold.queue.length;
+      const before = hold.back.length + hold.queue.length;
+      hold.back = hold.back.filter(live);
+      hold.queue = hold.queue.filter(live);
+      this.size -= before - hold.back.length - hold.queue.length;
     }
   }
 
   /** Removes everything and returns it. */
   clear(): Op[] {
-    const all = [...this.#holds.values()].flatMap((hold) => hold.queue);
+    const all = [...this.#holds.values()].flatMap((hold) => [...hold.back, ...hold.queue]);
     this.#holds.clear();
     this.bits.fill(0);
     this.size = 0;

@@ -11,7 +11,8 @@ const EXPANSION = 3;
 /** What is too large about an operation, or null. Limits in bytes. O(arguments) only when it could be. */
 export function oversize(op: Op, maxKeyBytes: number, maxBulk: number): string | null {
   const { key, rest, weight } = op;
-  if (key !== null && exceeds(key, maxKeyBytes)) return `the key is longer than ${maxKeyBytes} bytes`;
+  const maxKey = Math.min(maxKeyBytes, maxBulk);
+  if (key !== null && exceeds(key, maxKey)) return `the key is longer than ${maxKey} bytes`;
   if (rest === null) return null;
   if (rest.length >= MAX_ARGS) return `${rest.length + 1} arguments; a server accepts ${MAX_ARGS}`;
   if (weight * EXPANSION <= maxBulk) return null;

@@ -119,7 +119,7 @@ export class Redirector {
   }
 
   #asked(op: Op, message: string, node: NodeLane): void {
-    const { topology, counts, config, fleet } = this.#lane;
+    const { topology, counts, config, fleet, holds } = this.#lane;
     const redirect = parseRedirect(message);
     const address = redirect === null ? null : this.#addressOf(redirect.address, node);
     const target = address === null ? null : fleet.at(topology.intern(address));
@@ -128,7 +128,9 @@ export class Redirector {
       return;
     }
     counts.asked += 1;
-    if (!target.accepts(2)) {
+    const { key } = op;
+    // An operation of the slot that is held back must not be overtaken by a later one.
+    if (!target.accepts(2) || (key !== null && holds.has(native.slot(key)))) {
       this.#retryLater(op, message, node, false);
       return;
     }
