@@ -10,7 +10,7 @@
 //! ```text
 //! key     b0 … b24              25 bytes
 //! words   0 0 0 0 0 0 0 b0 | b1 … b8 | b9 … b16 | b17 … b24
-//! step    crc, w0 … w7  ->  T7[w0 ^ crc>>8] ^ T6[w1 ^ crc&255] ^ T5[w2] ^ … ^ T0[w7]
+//! step    crc, w0 … w7  ->  T7[w0] ^ T6[w1] ^ … ^ T0[w7] ^ T7[crc>>8] ^ T6[crc&255]
 //! ```
 
 /// Number of slots of a cluster.
@@ -49,22 +49,27 @@ const fn tables() -> [[u16; 256]; 8] {
     tables
 }
 
-/// The slot of `key`, 0 to 16,383. Linear in the key's length, one pass unless it holds a tag.
+/// The slot of `key`, 0 to 16,383. Linear in the key's length; one pass, unless the key may hold a tag.
 #[inline]
 #[must_use]
 pub fn slot(key: &[u8]) -> u16 {
     let (head, words) = split(key);
-    let mut braces = brace_mask(head);
-    let mut crc = step(0, head);
+    if may_hold_brace(head) {
+        return tagged_slot(key);
+    }
+    let mut crc = start(head);
     for word in words {
-        let word = u64::from_be_bytes(*word);
-        braces |= brace_mask(word);
+        if may_hold_brace(u64::from_ne_bytes(*word)) {
+            return tagged_slot(key);
+        }
         crc = step(crc, word);
     }
-    if braces != 0 {
-        crc = crc16(hash_tag(key));
-    }
     crc & (SLOTS as u16 - 1)
+}
+
+#[inline(never)]
+fn tagged_slot(key: &[u8]) -> u16 {
+    crc16(hash_tag(key)) & (SLOTS as u16 - 1)
 }
 
 /// CRC16/XMODEM of `bytes`.
@@ -72,7 +77,7 @@ pub fn slot(key: &[u8]) -> u16 {
 #[must_use]
 pub fn crc16(bytes: &[u8]) -> u16 {
     let (head, words) = split(bytes);
-    words.iter().fold(step(0, head), |crc, word| step(crc, u64::from_be_bytes(*word)))
+    words.iter().fold(start(head), step)
 }
 
 /// The part of `key` that decides its slot: its hash tag, or all of it.
@@ -101,23 +106,34 @@ fn split(bytes: &[u8]) -> (u64, &[[u8; 8]]) {
     (word, words)
 }
 
+/// CRC of the odd bytes, of which there are often few.
 #[inline(always)]
-fn step(crc: u16, word: u64) -> u16 {
-    let bytes = (word ^ u64::from(crc) << 48).to_be_bytes();
-    TABLES[7][bytes[0] as usize]
-        ^ TABLES[6][bytes[1] as usize]
-        ^ TABLES[5][bytes[2] as usize]
-        ^ TABLES[4][bytes[3] as usize]
-        ^ TABLES[3][bytes[4] as usize]
-        ^ TABLES[2][bytes[5] as usize]
-        ^ TABLES[1][bytes[6] as usize]
-        ^ TABLES[0][bytes[7] as usize]
+fn start(head: u64) -> u16 {
+    if head < 1 << 16 {
+        return TABLES[1][(head >> 8) as usize] ^ TABLES[0][(head & 0xff) as usize];
+    }
+    step(0, &head.to_be_bytes())
 }
 
-/// Non-zero exactly when a byte of `word` is `{`.
 #[inline(always)]
-fn brace_mask(word: u64) -> u64 {
-    zero_bytes(word ^ (ONES * b'{' as u64))
+fn step(crc: u16, word: &[u8; 8]) -> u16 {
+    // A CRC is linear: what does not depend on the sum so far is summed apart, and overlaps the step before.
+    let own = TABLES[7][word[0] as usize]
+        ^ TABLES[6][word[1] as usize]
+        ^ TABLES[5][word[2] as usize]
+        ^ TABLES[4][word[3] as usize]
+        ^ TABLES[3][word[4] as usize]
+        ^ TABLES[2][word[5] as usize]
+        ^ TABLES[1][word[6] as usize]
+        ^ TABLES[0][word[7] as usize];
+    own ^ TABLES[7][(crc >> 8) as usize] ^ TABLES[6][(crc & 0xff) as usize]
+}
+
+/// Whether a byte of `word` is `{`, or a few others: every byte from 0x7b to 0xfa sets its top bit when 5 is added, and a
+/// carry from below only adds false alarms.
+#[inline(always)]
+fn may_hold_brace(word: u64) -> bool {
+    word.wrapping_add(ONES * (0x80 - b'{' as u64)) & TOPS != 0
 }
 
 /// Top bits of the zero bytes of `word`; bits above the first (lowest) zero byte may be wrong, the first is right.

@@ -5,6 +5,7 @@
  * ```text
  * frame     *3\r\n $3\r\nSET\r\n $2\r\nup\r\n $1\r\n1\r\n            count, name, arguments
  * asking    *1\r\n$6\r\nASKING\r\n before the frame                 when FLAG_ASKING is set
+ * raw       argument 1 as it is                                  opcode RAW: argument 0 only decides the slot
  * ```
  */
 import {
@@ -13,6 +14,7 @@ import {
   HEAD_FLAGS_SHIFT,
   HEAD_KEY_SHIFT,
   KEY_NONE,
+  Opcode,
   PLACE_HELD,
   PLACE_KEYLESS,
   PLACE_UNASSIGNED,
@@ -21,10 +23,9 @@ import {
 import type { EncodeTables } from "../types.js";
 import { slotOf } from "./keys.js";
 
-/** Names by opcode; index 0, GENERIC, has none of its own. */
-const NAMES = "- GET SET DEL INCRBY EXPIRE HGET HINCRBY EVALSHA PEXPIRE PTTL EXISTS".split(" ");
-const HEADS = NAMES.map((name, opcode) =>
-  opcode === 0 ? Buffer.alloc(0) : Buffer.from(`$${name.length}\r\n${name}\r\n`),
+/** Names by opcode, as bulks; empty for GENERIC, whose name is its first argument, and RAW, whose frame is its second. */
+const HEADS = Object.keys(Opcode).map((name) =>
+  name === "GENERIC" || name === "RAW" ? Buffer.alloc(0) : Buffer.from(`$${name.length}\r\n${name}\r\n`),
 );
 const ASKING = Buffer.from("*1\r\n$6\r\nASKING\r\n");
 
@@ -73,7 +74,7 @@ class Frames {
 
   /** Sums up the lengths of the arguments; whether all of them are there. */
   #lengths(): boolean {
-    let size = HEADS[this.#opcode].length + 3 + digits(this.#argc + (this.#opcode === 0 ? 0 : 1));
+    let size = HEADS[this.#opcode].length + 3 + digits(this.#words());
     for (let i = 0; i < this.#argc; i++) {
       const length = this.#desc[this.#at++];
       if (!(length >= 0 && this.#bytes + length <= this.#scratch.length)) return false;
@@ -84,6 +85,7 @@ class Frames {
       this.#bytes += length;
       size += 5 + digits(length) + length;
     }
+    if (this.#opcode === Opcode.RAW) size = this.#desc[this.#at - 1];
     this.size = this.flags & FLAG_ASKING ? size + ASKING.length : size;
     return true;
   }
@@ -101,7 +103,8 @@ class Frames {
       out.set(ASKING, at);
       at += ASKING.length;
     }
-    at = writeCount(out, at, STAR, this.#argc + (this.#opcode === 0 ? 0 : 1));
+    if (this.#opcode === Opcode.RAW) return this.#writeRaw(out, at);
+    at = writeCount(out, at, STAR, this.#words());
     const head = HEADS[this.#opcode];
     out.set(head, at);
     at += head.length;
@@ -119,6 +122,21 @@ class Frames {
     return at;
   }
 
+  /** Words of the frame: the arguments, and the name where the opcode brings it. */
+  #words(): number {
+    return HEADS[this.#opcode].length > 0 ? this.#argc + 1 : this.#argc;
+  }
+
+  /** Writes argument 1 as it is and leaves argument 0 out. */
+  #writeRaw(out: Uint8Array, at: number): number {
+    const from = this.#bytes + this.#desc[this.#at];
+    const length = this.#desc[this.#at + 1];
+    out.set(this.#scratch.subarray(from, from + length), at);
+    this.#at += 2;
+    this.#bytes = from + length;
+    return at + length;
+  }
+
   /** Reads the head of the next operation; whether it is well formed. */
   #head(): boolean {
     const head = this.#desc[this.#at++];
@@ -126,7 +144,9 @@ class Frames {
     this.#opcode = head & 0xff;
     this.flags = (head >> HEAD_FLAGS_SHIFT) & 0xff;
     this.key = (head >> HEAD_KEY_SHIFT) & KEY_NONE;
-    const known = this.#opcode < NAMES.length && this.#argc >= (this.#opcode === 0 ? 1 : 0);
+    const least = this.#opcode === Opcode.RAW ? 2 : this.#opcode === Opcode.GENERIC ? 1 : 0;
+    const most = this.#opcode === Opcode.RAW ? 2 : MOST;
+    const known = this.#opcode < HEADS.length && this.#argc >= least && this.#argc <= most;
     return known && (this.key === KEY_NONE || this.key < this.#argc);
   }
 }

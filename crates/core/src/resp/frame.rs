@@ -5,6 +5,7 @@
 //! scratch   the arguments back to back
 //! frame     *3\r\n $3\r\nSET\r\n $2\r\nup\r\n $1\r\n1\r\n           count, name, arguments
 //! asking    *1\r\n$6\r\nASKING\r\n in front of it                  when FLAG_ASKING is set
+//! raw       argument 1 as it is                              opcode RAW: argument 0 only decides the slot
 //! ```
 //!
 //! Invariant: a frame is exactly `size` bytes, and an operation exists only after every word and byte of it was found in
@@ -13,6 +14,9 @@
 use super::{FLAG_ASKING, KEY_NONE};
 
 const ASKING: &[u8] = b"*1\r\n$6\r\nASKING\r\n";
+
+/// Opcode of frames that the caller made.
+const RAW: usize = NAMES.len();
 
 /// Names by opcode, as bulks. Opcode 0, GENERIC, has none: its first argument is the name.
 const NAMES: [&[u8]; 12] = [
@@ -42,6 +46,7 @@ pub(super) struct Operations<'a> {
 pub(super) struct Operation<'a> {
     name: &'a [u8],
     pub flags: u32,
+    raw: bool,
     lengths: &'a [i32],
     bytes: &'a [u8],
     pub key: Option<&'a [u8]>,
@@ -59,8 +64,9 @@ impl<'a> Operations<'a> {
         let (lengths, rest) = rest.split_at_checked(usize::try_from(argc).ok()?)?;
         let head = head as u32;
         let opcode = (head & 0xff) as usize;
-        let name = *NAMES.get(opcode)?;
-        if opcode == 0 && argc == 0 {
+        let raw = opcode == RAW;
+        let name = if raw { b"" } else { *NAMES.get(opcode)? };
+        if opcode == 0 && argc == 0 || raw && argc != 2 {
             return None;
         }
         let flags = head >> 8 & 0xff;
@@ -75,6 +81,10 @@ impl<'a> Operations<'a> {
             size += 5 + digits(length);
         }
         let (bytes, scratch) = self.scratch.split_at_checked(total)?;
+        let mut frame = size + total;
+        if raw {
+            frame = lengths[1] as usize + if flags & FLAG_ASKING != 0 { ASKING.len() } else { 0 };
+        }
         let key = match head >> 16 & KEY_NONE {
             KEY_NONE => None,
             0 => Some(bytes.get(..*lengths.first()? as usize)?),
@@ -85,7 +95,7 @@ impl<'a> Operations<'a> {
         };
         self.desc = rest;
         self.scratch = scratch;
-        Some(Operation { name, flags, lengths, bytes, key, size: size + total })
+        Some(Operation { name, flags, raw, lengths, bytes, key, size: frame })
     }
 }
 
@@ -96,6 +106,10 @@ impl Operation<'_> {
         let mut pen = Pen { out, at: 0 };
         if self.flags & FLAG_ASKING != 0 {
             pen.put(ASKING);
+        }
+        if self.raw {
+            pen.put(&self.bytes[self.lengths[0] as usize..]);
+            return;
         }
         pen.count(b'*', self.lengths.len() as u32 + u32::from(!self.name.is_empty()));
         pen.put(self.name);

@@ -58,15 +58,38 @@ pub(super) fn quick(buf: &[u8], at: usize, max_bulk: u32) -> Option<Item> {
 /// One to nine digits and CRLF at `at`: their value, and the offset behind the CRLF.
 #[inline(always)]
 fn count(buf: &[u8], at: usize) -> Option<(u32, usize)> {
-    let mut value = u32::from(buf.get(at)?.wrapping_sub(b'0'));
-    if value > 9 {
-        return None;
+    let digit = |byte: u8| u32::from(byte.wrapping_sub(b'0'));
+    // The usual lengths without a loop, where that many bytes are there.
+    if let Some(&[a, b, c, d, e, f]) = buf.get(at..at + 6).and_then(|bytes| bytes.first_chunk()) {
+        const END: (u8, u8) = (b'\r', b'\n');
+        let (first, second, third, fourth) = (digit(a), digit(b), digit(c), digit(d));
+        if first > 9 {
+            return None;
+        }
+        if (b, c) == END {
+            return Some((first, at + 3));
+        }
+        if (c, d) == END && second <= 9 {
+            return Some((first * 10 + second, at + 4));
+        }
+        if (d, e) == END && second.max(third) <= 9 {
+            return Some((first * 100 + second * 10 + third, at + 5));
+        }
+        if (e, f) == END && second.max(third).max(fourth) <= 9 {
+            return Some((first * 1000 + second * 100 + third * 10 + fourth, at + 6));
+        }
     }
-    for end in at + 1..at + 10 {
+    long_count(buf, at)
+}
+
+fn long_count(buf: &[u8], at: usize) -> Option<(u32, usize)> {
+    let mut value = 0;
+    for end in at..at + 10 {
         let byte = *buf.get(end)?;
         let digit = u32::from(byte.wrapping_sub(b'0'));
         if digit > 9 {
-            return (byte == b'\r' && *buf.get(end + 1)? == b'\n').then_some((value, end + 2));
+            let ends = end > at && byte == b'\r' && *buf.get(end + 1)? == b'\n';
+            return ends.then_some((value, end + 2));
         }
         // Wraps only at the tenth digit, after which nothing is returned.
         value = value.wrapping_mul(10).wrapping_add(digit);
@@ -77,12 +100,15 @@ fn count(buf: &[u8], at: usize) -> Option<(u32, usize)> {
 /// Whether a byte is ≥ 0x80. Eight bytes a step; the last step overlaps.
 #[inline(always)]
 pub(super) fn any_high(bytes: &[u8]) -> bool {
-    let Some(last) = bytes.last_chunk::<8>() else {
-        return bytes.iter().fold(0, |bits, byte| bits | byte) >= 0x80;
-    };
-    let (words, _) = bytes.as_chunks::<8>();
-    let bits = words.iter().fold(u64::from_ne_bytes(*last), |bits, word| bits | u64::from_ne_bytes(*word));
-    bits & TOPS != 0
+    if let Some(last) = bytes.last_chunk::<8>() {
+        let (words, _) = bytes.as_chunks::<8>();
+        let bits = words.iter().fold(u64::from_ne_bytes(*last), |bits, word| bits | u64::from_ne_bytes(*word));
+        return bits & TOPS != 0;
+    }
+    if let (Some(first), Some(last)) = (bytes.first_chunk::<4>(), bytes.last_chunk::<4>()) {
+        return (u32::from_ne_bytes(*first) | u32::from_ne_bytes(*last)) & TOPS as u32 != 0;
+    }
+    bytes.iter().fold(0, |bits, byte| bits | byte) >= 0x80
 }
 
 #[cfg(test)]
