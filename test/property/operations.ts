@@ -51,10 +51,11 @@ export function pack(operations: Operation[]): { scratch: Uint8Array; desc: Int3
 
 /** The frame of an operation, `ASKING` included, put together the slow and plain way. */
 export function frameOf({ opcode, args, flags }: Operation): Buffer {
+  const asking = flags & FLAG_ASKING ? [Buffer.from("*1\r\n$6\r\nASKING\r\n")] : [];
+  if (opcode === Opcode.RAW) return Buffer.concat([...asking, Buffer.from(args[1] as string)]);
   const name = opcode === Opcode.GENERIC ? [] : [NAMES.get(opcode)!];
   const words = [...name, ...args].map((word) => Buffer.from(word as string));
   const parts = words.flatMap((word) => [Buffer.from(`$${word.length}\r\n`), word, Buffer.from("\r\n")]);
-  const asking = flags & FLAG_ASKING ? [Buffer.from("*1\r\n$6\r\nASKING\r\n")] : [];
   return Buffer.concat([...asking, Buffer.from(`*${words.length}\r\n`), ...parts]);
 }
 
@@ -109,17 +110,16 @@ const argument = fc.oneof(
 export const anyOperation: fc.Arbitrary<Operation> = fc
   .record({
     opcode: fc.constantFrom(...Object.values(Opcode)),
-    args: fc.array(argument, { minLength: 1, maxLength: 11 }),
+    args: fc.array(argument, { minLength: 2, maxLength: 11 }),
+    argc: fc.integer({ min: 1, max: 11 }),
     key: fc.nat(),
     keyless: fc.integer({ min: 0, max: 9 }).map((draw) => draw === 0),
     flags: fc.constantFrom(0, 0, FLAG_READ, FLAG_ASKING, FLAG_READ | FLAG_ASKING),
   })
-  .map(({ opcode, args, key, keyless, flags }) => ({
-    opcode,
-    args,
-    flags,
-    key: keyless ? KEY_NONE : key % args.length,
-  }));
+  .map(({ opcode, args, argc, key, keyless, flags }) => {
+    const own = args.slice(0, opcode === Opcode.RAW ? 2 : argc);
+    return op(opcode, own, keyless ? KEY_NONE : opcode === Opcode.RAW ? 0 : key % own.length, flags);
+  });
 
 /** Tables over a few nodes: ranges of slots with an owner or none, some slots held, replicas that answer reads. */
 export const anyTables: fc.Arbitrary<EncodeTables> = fc.integer({ min: 1, max: 6 }).chain((nodes) =>
@@ -134,6 +134,7 @@ export const anyTables: fc.Arbitrary<EncodeTables> = fc.integer({ min: 1, max: 6
       for (let slot = 0; slot < 16_384; slot++) tables.slots[slot] = owners[slot % owners.length];
       for (let word = 0; word < 512; word++) tables.held[word] = held[word % held.length];
       tables.alias.set(alias);
-      return tables;
+      const recipe = JSON.stringify({ owners, held, alias });
+      return Object.assign(tables, { [fc.toStringMethod]: () => `slots in turns of ${recipe}` });
     }),
 );

@@ -98,7 +98,10 @@ const garbage: fc.Arbitrary<Uint8Array> = fc
         weight: 6,
         arbitrary: fc.constantFrom("0", "1", "2", "3", "-1", "?", "t", "f", "+1", "00", "-0", "inf", "1e5"),
       },
-      { weight: 2, arbitrary: fc.constantFrom("$1\r\na\r\n", ";0\r\n", ".\r\n", "_\r\n", "=4\r\ntxt:\r\n", "|1\r\n") },
+      {
+        weight: 2,
+        arbitrary: fc.constantFrom("$1\r\na\r\n", ";0\r\n", ".\r\n", "_\r\n", "=4\r\ntxt:\r\n", "|0\r\n", "*?\r\n"),
+      },
       { weight: 1, arbitrary: fc.constantFrom("\r", "\n", "\0", "\xff", " ", "99999999999", "2147483648", "1000000") },
     ),
     { maxLength: 30 },

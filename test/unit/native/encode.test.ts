@@ -39,6 +39,7 @@ for (const core of cores) {
       [Opcode.PEXPIRE, ["k", "1"], "*3\r\n$7\r\nPEXPIRE\r\n$1\r\nk\r\n$1\r\n1\r\n"],
       [Opcode.PTTL, ["k"], "*2\r\n$4\r\nPTTL\r\n$1\r\nk\r\n"],
       [Opcode.EXISTS, ["k"], "*2\r\n$6\r\nEXISTS\r\n$1\r\nk\r\n"],
+      [Opcode.RAW, ["k", "*1\r\n$4\r\nEXEC\r\n"], "*1\r\n$4\r\nEXEC\r\n"],
     ];
     assert.equal(new Set(frames.map(([opcode]) => opcode)).size, Object.keys(Opcode).length);
     for (const [opcode, args, frame] of frames) {
@@ -88,6 +89,17 @@ for (const core of cores) {
     assert.deepEqual(sections, [{ node: free % 2, offset: 0, bytes: written, ops: 1 }]);
     assert.deepEqual(encode(core, operations.slice(0, 3), tables, 500).written, 0);
     assert.deepEqual(encode(core, [], tables, 0).written, 0);
+  });
+
+  test(`a frame made by the caller goes to its key's node as it is (${core.kind})`, () => {
+    const tables = evenTables(7);
+    const frames = "*1\r\n$5\r\nMULTI\r\n*1\r\n$4\r\nEXEC\r\n";
+    const operations = [op(Opcode.RAW, ["{tag}", frames]), op(Opcode.RAW, ["{tag}", frames], 0, FLAG_ASKING)];
+    const { written, out, place, sections } = encode(core, operations, tables, 500);
+    const node = core.slot("tag") % 7;
+    assert.deepEqual(place, [node, node]);
+    assert.equal(out.toString("latin1", 0, written), `${frames}${ASKING}${frames}`);
+    assert.deepEqual(sections, [{ node, offset: 0, bytes: written, ops: 2 }]);
   });
 
   test(`only reads follow the alias (${core.kind})`, () => {
@@ -166,7 +178,9 @@ for (const core of cores) {
   test(`descriptions that do not fit their bytes are refused (${core.kind})`, () => {
     const scratch = Buffer.from("key");
     const broken: [string, number[], number][] = [
-      ["an unknown opcode", [Opcode.EXISTS + 1, 1, 3], 1],
+      ["an unknown opcode", [Math.max(...Object.values(Opcode)) + 1, 1, 3], 1],
+      ["a raw frame without a frame", [Opcode.RAW, 1, 3], 1],
+      ["a raw frame with a third argument", [Opcode.RAW, 3, 1, 1, 1], 1],
       ["a length past the bytes", [Opcode.GET, 1, 4], 1],
       ["a negative length", [Opcode.GET, 1, -1], 1],
       ["a negative count", [Opcode.GET, -1, 3], 1],

@@ -28,11 +28,14 @@ const TYPES: [string, Row[]][] = [
   ["-\x80\r\n", [[Kind.ERROR | KIND_HIGH, "\x80"]]],
   [":0\r\n", [[Kind.INT32, 0]]],
   [":-1\r\n", [[Kind.INT32, -1]]],
+  [":-0\r\n", [[Kind.INT32, 0]]],
+  [":00000000000000000000000000000000012\r\n", [[Kind.INT32, 12]]],
   [":+7\r\n", [[Kind.INT32, 7]]],
   [":2147483647\r\n", [[Kind.INT32, 2_147_483_647]]],
   [":-2147483648\r\n", [[Kind.INT32, -2_147_483_648]]],
   [":2147483648\r\n", [[Kind.INT, "2147483648"]]],
   [":-2147483649\r\n", [[Kind.INT, "-2147483649"]]],
+  [":18446744073709551616\r\n", [[Kind.INT, "18446744073709551616"]]],
   [":9223372036854775807\r\n", [[Kind.INT, "9223372036854775807"]]],
   ["$0\r\n\r\n", [[Kind.BULK, ""]]],
   ["$4\r\n\r\n\r\n\r\n", [[Kind.BULK, "\r\n\r\n"]]],
@@ -80,6 +83,8 @@ const TYPES: [string, Row[]][] = [
   [",-inf\r\n", [[Kind.DOUBLE, "-inf"]]],
   [",nan\r\n", [[Kind.DOUBLE, "nan"]]],
   [",1.5e-7\r\n", [[Kind.DOUBLE, "1.5e-7"]]],
+  [",10.\r\n", [[Kind.DOUBLE, "10."]]],
+  [",+.5E9\r\n", [[Kind.DOUBLE, "+.5E9"]]],
   ["(3492890328409238509324850943850943825024385\r\n", [[Kind.BIGNUM, "3492890328409238509324850943850943825024385"]]],
   ["(-12\r\n", [[Kind.BIGNUM, "-12"]]],
   ["!5\r\nERR x\r\n", [[Kind.BLOB_ERROR, "ERR x"]]],
@@ -104,6 +109,16 @@ const TYPES: [string, Row[]][] = [
       [Kind.SIMPLE, "b"],
       [Kind.INT32, 1],
       [Kind.INT32, 2],
+    ],
+  ],
+  [
+    "|0\r\n|1\r\n*?\r\n.\r\n_\r\n:1\r\n",
+    [
+      [Kind.ATTRIBUTE, 0],
+      [Kind.ATTRIBUTE, 2],
+      [Kind.ARRAY, 0],
+      [Kind.NULL, 0],
+      [Kind.INT32, 1],
     ],
   ],
   ["$?\r\n;0\r\n", [[Kind.STREAM, 0]]],
@@ -145,45 +160,73 @@ const TYPES: [string, Row[]][] = [
 const RECORDED = TYPES.map(([text]) => text).join("");
 const RECORDED_ROWS = TYPES.flatMap(([, rows]) => rows);
 
-const BROKEN: string[] = [
-  "x\r\n",
-  "\r\n",
-  "\0",
-  "+a\rb\r\n",
-  "+a\nb\r\n",
-  ":\r\n",
-  ":1a\r\n",
-  ":--1\r\n",
-  ":1.5\r\n",
-  "$\r\n",
-  "$-2\r\n",
-  "$1x\r\n",
-  "$2\r\nabc\r\n",
-  "$2\r\nab\n\n",
-  "$99999999999999999999\r\n",
-  "*-2\r\n",
-  "*x\r\n",
-  "%-1\r\n",
-  "~-1\r\n",
-  "#x\r\n",
-  "#\r\n",
-  "#tt\r\n",
-  "_x\r\n",
-  ",\r\n",
-  ",1.2.3\r\n",
-  ",x\r\n",
-  "(1.5\r\n",
-  "(\r\n",
-  "!-1\r\n",
-  "=3\r\ntxt\r\n",
-  "=5\r\ntxtab\r\n",
-  ";1\r\na\r\n",
-  ".\r\n",
-  "*1\r\n.\r\n",
-  "$?\r\n+a\r\n",
-  "$?\r\n$1\r\na\r\n",
-  "%?\r\n+a\r\n.\r\n",
-  "*?\r\n.x\r\n",
+/** Bytes that are no reply, each with the offset of the one to blame. */
+const BROKEN: [string, number][] = [
+  ["x\r\n", 0],
+  ["\r\n", 0],
+  ["\0", 0],
+  ["+a\rb\r\n", 3],
+  ["+a\nb\r\n", 2],
+  ["-\n", 1],
+  [":\r\n", 0],
+  [":-\r\n", 0],
+  [":1a\r\n", 0],
+  [":--1\r\n", 0],
+  [":1.5\r\n", 0],
+  [": 1\r\n", 0],
+  ["$\r\n", 0],
+  ["$-2\r\n", 0],
+  ["$-01\r\n", 0],
+  ["$+1\r\na\r\n", 0],
+  ["$1x\r\n", 0],
+  ["$2\r\nabc\r\n", 6],
+  ["$2\r\nab\n\n", 6],
+  ["$2\r\nab\rc", 7],
+  ["$99999999999999999999\r\n", 0],
+  ["$??\r\n", 0],
+  ["*-2\r\n", 0],
+  ["*x\r\n", 0],
+  ["*2\r\n:1\r\n?\r\n", 8],
+  ["%-1\r\n", 0],
+  ["~-1\r\n", 0],
+  [">-1\r\n", 0],
+  [">?\r\n", 0],
+  ["*1\r\n>1\r\n:1\r\n", 4],
+  ["#x\r\n", 0],
+  ["#\r\n", 0],
+  ["#tt\r\n", 0],
+  ["_x\r\n", 0],
+  [",\r\n", 0],
+  [",.\r\n", 0],
+  [",-\r\n", 0],
+  [",1e\r\n", 0],
+  [",e5\r\n", 0],
+  [",1.2.3\r\n", 0],
+  [",NaN\r\n", 0],
+  [",infinity\r\n", 0],
+  [",0x10\r\n", 0],
+  ["(1.5\r\n", 0],
+  ["(\r\n", 0],
+  ["!-1\r\n", 0],
+  ["!?\r\n", 0],
+  ["=0\r\n\r\n", 0],
+  ["=3\r\ntxt\r\n", 0],
+  ["=5\r\ntxtab\r\n", 7],
+  [";1\r\na\r\n", 0],
+  ["*1\r\n;1\r\na\r\n", 4],
+  [".\r\n", 0],
+  ["*1\r\n.\r\n", 4],
+  ["*?\r\n.x\r\n", 4],
+  ["*?\r\n|0\r\n.\r\n", 8],
+  ["$?\r\n+a\r\n", 4],
+  ["$?\r\n$1\r\na\r\n", 4],
+  ["$?\r\n.\r\n", 4],
+  ["$?\r\n;-1\r\n", 4],
+  ["$?\r\n;?\r\n", 4],
+  ["%?\r\n+a\r\n.\r\n", 8],
+  ["|-1\r\n", 0],
+  ["|?\r\n", 0],
+  ["|0\r\n>1\r\n:1\r\n", 4],
 ];
 
 for (const core of cores) {
@@ -228,7 +271,7 @@ for (const core of cores) {
     }
   });
 
-  for (const text of BROKEN) {
+  for (const [text, blame] of BROKEN) {
     test(`refuses ${JSON.stringify(text)} after what came before it (${core.kind})`, () => {
       const before = "+OK\r\n:1\r\n";
       const { replies, status, consumed, badAt, read } = scan(core, before + text);
@@ -239,7 +282,7 @@ for (const core of cores) {
         [Kind.SIMPLE, "OK"],
         [Kind.INT32, 1],
       ]);
-      assert.ok(badAt >= before.length && badAt < before.length + text.length, `${badAt}`);
+      assert.equal(badAt, before.length + blame);
     });
   }
 
@@ -283,6 +326,19 @@ for (const core of cores) {
       [Kind.ARRAY, 3],
       ...[4, 5, 6, 7].map((value): Row => [Kind.INT32, value]),
     ]);
+  });
+
+  test(`a reply of very many rows, whole and in pieces (${core.kind})`, () => {
+    const count = 5000;
+    const stream = bytes(`*${count}\r\n${":7\r\n".repeat(count)}`);
+    const rows = [[Kind.ARRAY, count], ...Array.from({ length: count }, () => [Kind.INT32, 7])];
+    for (const cuts of [[], [9000, 9001, 15_000]]) {
+      for (const table of [count + 1, 10]) {
+        const outcome = outcomeOf(feed(core, stream, { cuts, table, shift: 2 }));
+        assert.equal(outcome.replies, 1);
+        assert.deepEqual(readRows(stream, outcome.rows), rows);
+      }
+    }
   });
 
   test(`reset forgets the reply in progress (${core.kind})`, () => {
