@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, test } from "node:test";
 import { fileURLToPath } from "node:url";
-import { entriesOf, processesIn, type Program, runProgram } from "../support/processes.js";
+import { entriesOf, isRunning, processesIn, type Program, runProgram } from "../support/processes.js";
 import { rawCommand } from "../support/raw.js";
 import { until } from "../support/until.js";
 
@@ -34,6 +34,7 @@ describe("nothing is left behind", () => {
     program = runProgram(CHILD, [ending], folder);
     const told = JSON.parse(await program.firstLine) as Told;
     assert.equal(told.pids.length, 2);
+    if (ending === "wait") assert.ok(told.pids.every(isRunning));
     return told;
   }
 
@@ -42,7 +43,7 @@ describe("nothing is left behind", () => {
       throw new Error(`${error.message}: ${processesIn(folder).join(", ")}`);
     });
     await until(() => entriesOf(folder).length === 0, { what: "no file left" });
-    for (const pid of told?.pids ?? []) assert.equal(existsSync(`/proc/${pid}`), false);
+    for (const pid of told?.pids ?? []) assert.equal(isRunning(pid), false);
     for (const seed of told?.seeds ?? []) {
       await assert.rejects(rawCommand(seed, "PING"), { code: "KEYLANE_ERR_CONNECT" });
     }

@@ -14,6 +14,12 @@ export function processesIn(folder: string): string[] {
   });
 }
 
+/** True while a process runs; one that has ended and waits for its parent to notice does not. */
+export function isRunning(pid: number): boolean {
+  const { stdout } = spawnSync("ps", ["-o", "stat=", "-p", String(pid)], { encoding: "utf8" });
+  return stdout.trim() !== "" && !stdout.trim().startsWith("Z");
+}
+
 function workingFolder(pid: string): string {
   try {
     return readlinkSync(`/proc/${pid}/cwd`);
