@@ -376,21 +376,24 @@ export class Keylane<Domains = Record<string, object>> extends EventEmitter<Keyl
   async #lookUp(name: string, args: WireArg[]): Promise<PlannedCommand> {
     assertShareable(name);
     const [lane] = this.#lanes as [DomainLane];
-    const ask = (parts: readonly WireArg[]): Promise<unknown> =>
-      lane.call(headOf(Opcode.GENERIC, KEY_NONE, true), "COMMAND", parts, RAW_SHAPE, undefined, undefined);
+    const ask = (parts: readonly WireArg[], shape: Shape): Promise<unknown> =>
+      lane.call(headOf(Opcode.GENERIC, KEY_NONE, true), "COMMAND", parts, shape, undefined, undefined);
     let info = this.#infos.get(name);
     if (info === undefined) {
-      info = ask(["INFO", name]).then((reply) => readInfo(reply as Reply));
+      info = ask(["INFO", name], RAW_SHAPE).then((reply) => readInfo(reply as Reply));
       this.#infos.set(name, info);
       info.catch(() => this.#infos.delete(name));
     }
     const known = await info;
     if (known?.flags.has("movablekeys") !== true) return planFromInfo(name, args, known, []);
-    const found = (await ask(["GETKEYS", name, ...args])) as Reply[];
-    const at = found.map((key) =>
-      args.findIndex((arg) => Buffer.compare(Buffer.from(arg), Buffer.from(String(key))) === 0),
+    const found = (await ask(["GETKEYS", name, ...args], BUFFER_SHAPE)) as Buffer[];
+    const bytes = args.map((arg) => Buffer.from(arg));
+    return planFromInfo(
+      name,
+      args,
+      known,
+      found.map((key) => bytes.findIndex((arg) => arg.equals(key))),
     );
-    return planFromInfo(name, args, known, at);
   }
 }
 

@@ -35,6 +35,16 @@ const EXCLUSIVE = new Set(
   ).split(" "),
 );
 
+/** Commands that say how many keys follow, and where they say it. The table would believe any number. */
+const COUNT_AT: ReadonlyMap<string, number> = new Map([
+  ..."eval evalsha eval_ro evalsha_ro fcall fcall_ro blmpop bzmpop zunionstore zinterstore zdiffstore"
+    .split(" ")
+    .map((name) => [name, 1] as const),
+  ..."sintercard sdiffcard sunioncard lmpop zmpop zunion zinter zintercard zdiff msetex"
+    .split(" ")
+    .map((name) => [name, 0] as const),
+]);
+
 /** Arguments as they go on the wire; nested lists are flattened. Throws `KEYLANE_ERR_ARGUMENT`. */
 export function wireArgs(name: string, args: readonly unknown[]): WireArg[] {
   const flat: WireArg[] = [];
@@ -67,14 +77,10 @@ export function assertShareable(name: string): void {
 /** Finds the keys of a command that the table holds. Throws `KEYLANE_ERR_COMMAND` and `KEYLANE_ERR_ARGUMENT`. */
 export function plan(name: string, args: WireArg[]): PlannedCommand {
   assertShareable(name);
-  assertNumkeys(name, args);
-  // The table compares tokens as text; keys may be bytes.
-  const words = args.map((arg) => (typeof arg === "string" ? arg : Buffer.from(arg)));
-  const keys = getKeyIndexes(name, words).filter((at) => at >= 0 && at < args.length);
   return {
     name,
     args,
-    keys: sortKeys(name, keys),
+    keys: keysOf(name, args),
     read: hasFlag(name, "readonly"),
     blocking: blocks(name, args, hasFlag(name, "blocking")),
   };
@@ -117,31 +123,55 @@ function refused(name: string, why: string): KeylaneError {
   return new KeylaneError("KEYLANE_ERR_COMMAND", `${command} ${why}; use redis(domain) for it`, { command });
 }
 
-/** Scripts and functions say how many keys follow: the number must be one, and there must be as many. */
-function assertNumkeys(name: string, args: readonly WireArg[]): void {
-  if (!/^(eval|evalsha|fcall)(_ro)?$/.test(name)) return;
-  const count = Number(String(args[1]));
-  if (!Number.isInteger(count) || count < 0 || count > args.length - 2) {
-    throw new KeylaneError(
-      "KEYLANE_ERR_ARGUMENT",
-      `${name.toUpperCase()}: the number of keys does not fit the arguments`,
-      {
-        command: name.toUpperCase(),
-      },
-    );
+function keysOf(name: string, args: readonly WireArg[]): readonly number[] {
+  const countAt = COUNT_AT.get(name);
+  if (countAt !== undefined) return countedKeys(name, args, countAt);
+  if (name === "sort" || name === "sort_ro") return sortKeys(args);
+  // The table compares tokens as text; keys may be bytes.
+  const words = args.map((arg) => (typeof arg === "string" ? arg : Buffer.from(arg)));
+  return getKeyIndexes(name, words).filter((at) => at >= 0 && at < args.length);
+}
+
+/** The number of keys must be one, and there must be as many. */
+function countedKeys(name: string, args: readonly WireArg[], at: number): number[] {
+  const command = name.toUpperCase();
+  const told = wordAt(args, at);
+  const step = name === "msetex" ? 2 : 1;
+  if (!/^\d{1,9}$/.test(told) || Number(told) * step > args.length - at - 1) {
+    const message = `${command}: the number of keys does not fit the arguments`;
+    throw new KeylaneError("KEYLANE_ERR_ARGUMENT", message, { command });
   }
+  const keys = name.endsWith("store") ? [0] : [];
+  for (let i = 0; i < Number(told); i += 1) keys.push(at + 1 + i * step);
+  return keys;
 }
 
-/** SORT's BY and GET patterns are not keys of a slot; its table entry counts them. */
-function sortKeys(name: string, keys: readonly number[]): readonly number[] {
-  return name === "sort" || name === "sort_ro" ? keys.slice(0, 1) : keys;
+/** SORT's BY and GET patterns are not keys of a slot, though the table counts them; the target of STORE is one. */
+function sortKeys(args: readonly WireArg[]): number[] {
+  if (args.length === 0) return [];
+  let store = -1;
+  for (let at = 1; at < args.length; at += 1) {
+    const word = wordAt(args, at);
+    if (word === "LIMIT") at += 2;
+    else if (word === "BY" || word === "GET") at += 1;
+    else if (word === "STORE" && at + 1 < args.length) store = at += 1;
+  }
+  return store === -1 ? [0] : [0, store];
 }
 
-/** XREAD and XREADGROUP block only when told to. */
+/** XREAD and XREADGROUP block only when told to, before the word STREAMS; the names behind it may be anything. */
 function blocks(name: string, args: readonly WireArg[], flagged: boolean): boolean {
-  return flagged && (!name.startsWith("xread") || hasToken(args, "BLOCK"));
+  if (!flagged || !name.startsWith("xread")) return flagged;
+  for (let at = name === "xreadgroup" ? 3 : 0; at < args.length; at += 1) {
+    const word = wordAt(args, at);
+    if (word === "BLOCK" || word === "STREAMS") return word === "BLOCK";
+  }
+  return false;
 }
 
-function hasToken(args: readonly WireArg[], token: string): boolean {
-  return args.some((arg) => typeof arg === "string" && arg.toUpperCase() === token);
+/** A short argument in upper case; empty for long ones, which are no word of a command's grammar. */
+function wordAt(args: readonly WireArg[], at: number): string {
+  const arg = args[at];
+  if (arg === undefined || arg.length > 16) return "";
+  return (typeof arg === "string" ? arg : Buffer.from(arg).toString("latin1")).toUpperCase();
 }
