@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import fc from "fast-check";
+import * as fc from "fast-check";
 import { KeylaneError } from "keylane";
 
 import { CODECS, numberText, setOwn } from "#dist/lane/codec.js";
@@ -130,10 +130,11 @@ test("msgpack: values with their types", () => {
   for (const bad of [undefined, Number.NaN]) refused(CODECS.msgpack, bad);
 });
 
+/** A map of two pairs by the MessagePack specification: map 16, fixstr 8, fixint, fixstr 4, fixint. No record ids. */
+const packed = (campaign: number, cost: number): Buffer =>
+  Buffer.from([0xde, 0, 2, 0xa8, ...Buffer.from("campaign"), campaign, 0xa4, ...Buffer.from("cost"), cost]);
+
 test("msgpack: each payload stands alone, so that another process can read it", () => {
-  // A map of two pairs by the MessagePack specification: map 16, fixstr 8, fixint, fixstr 4, fixint. No record ids.
-  const packed = (campaign: number, cost: number): Buffer =>
-    Buffer.from([0xde, 0, 2, 0xa8, ...Buffer.from("campaign"), campaign, 0xa4, ...Buffer.from("cost"), cost]);
   assert.deepEqual(Buffer.from(CODECS.msgpack.encode({ campaign: 1, cost: 5 }) as Uint8Array), packed(1, 5));
   assert.deepEqual(Buffer.from(CODECS.msgpack.encode({ campaign: 2, cost: 6 }) as Uint8Array), packed(2, 6));
 });

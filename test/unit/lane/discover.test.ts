@@ -90,6 +90,8 @@ test("G5: a report cannot write to a prototype", () => {
   assert.equal(([] as unknown[])[0], undefined);
 });
 
+const flat = (value: Record<string, Reply>): Reply => Object.entries(value).flat();
+
 test("CLUSTER SHARDS: as maps (RESP3) and as flat lists (RESP2)", () => {
   const asMap = {
     slots: [0, 10, 20, 30],
@@ -100,7 +102,6 @@ test("CLUSTER SHARDS: as maps (RESP3) and as flat lists (RESP2)", () => {
       node({ role: "replica", port: 7006, endpoint: "10.0.0.6", health: "fail" }),
     ],
   };
-  const flat = (value: Record<string, Reply>): Reply => Object.entries(value).flat();
   const asList = flat({ ...asMap, nodes: asMap.nodes.map((entry) => flat(entry as Record<string, Reply>)) });
   const expected = {
     ranges: [
@@ -114,10 +115,12 @@ test("CLUSTER SHARDS: as maps (RESP3) and as flat lists (RESP2)", () => {
   assert.deepEqual(shards([asList]).shards, [expected]);
 });
 
+const entry = (fields: Record<string, Reply>): Reply => ({ slots: [0, 1], nodes: [node(fields)] });
+
+const port = (fields: Record<string, Reply>, tls: boolean): number | undefined =>
+  shards([entry(fields)], tls).shards[0]!.primary?.port;
+
 test("CLUSTER SHARDS: the port that fits the connection", () => {
-  const entry = (fields: Record<string, Reply>): Reply => ({ slots: [0, 1], nodes: [node(fields)] });
-  const port = (fields: Record<string, Reply>, tls: boolean): number | undefined =>
-    shards([entry(fields)], tls).shards[0]!.primary?.port;
   assert.equal(port({ port: 7001, "tls-port": 7101 }, false), 7001);
   assert.equal(port({ port: 7001, "tls-port": 7101 }, true), 7101);
   assert.equal(port({ port: null, "tls-port": 7101 }, false), 7101);
@@ -151,8 +154,9 @@ test("natMap: every announced address passes it, as a table or as a function", (
   }
 });
 
+const map = (host: string): unknown => mapAddress({ host, port: 1 }, {}, "d");
+
 test("natMap: only own entries count", () => {
-  const map = (host: string): unknown => mapAddress({ host, port: 1 }, {}, "d");
   for (const host of ["__proto__", "constructor", "toString"]) {
     assert.throws(() => map(host), { code: "KEYLANE_ERR_UNMAPPED" });
   }

@@ -14,6 +14,13 @@ const op = (head: number, first: WireArg, rest: readonly WireArg[] | null): Op =
 const get = (key: WireArg): Op => op(headOf(Opcode.GET, 0, true), key, null);
 const set = (key: WireArg, value: WireArg): Op => op(headOf(Opcode.SET, 0, false), key, [value]);
 
+const push = (count: number): Op =>
+  op(
+    headOf(Opcode.GENERIC, 1, false),
+    "RPUSH",
+    Array.from({ length: count }, () => "v"),
+  );
+
 test("E5: keys are measured in UTF-8 bytes", () => {
   assert.equal(oversize(get("k".repeat(MIB)), MIB, 512 * MIB), null);
   assert.match(oversize(get("k".repeat(MIB + 1)), MIB, 512 * MIB)!, /key is longer than 1048576 bytes/);
@@ -36,12 +43,6 @@ test("E5: values are measured against the server's bulk limit, in UTF-8 bytes", 
 });
 
 test("E5: many small arguments are fine, too many are not", () => {
-  const push = (count: number): Op =>
-    op(
-      headOf(Opcode.GENERIC, 1, false),
-      "RPUSH",
-      Array.from({ length: count }, () => "v"),
-    );
   assert.equal(oversize(push(200_000), MIB, MIB), null);
   assert.equal(oversize(push(1_048_574), MIB, 512 * MIB), null);
   assert.match(oversize(push(1_048_577), MIB, 512 * MIB)!, /1048578 arguments/);
