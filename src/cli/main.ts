@@ -6,9 +6,10 @@
 import { readFileSync } from "node:fs";
 import { Command } from "commander";
 import { KeylaneError } from "../errors.js";
+import { registerDemo } from "./demo.js";
 import { registerDev } from "./dev.js";
 
-const COMMANDS = [registerDev];
+const COMMANDS = [registerDemo, registerDev];
 
 const manifest = JSON.parse(readFileSync(new URL("../../package.json", import.meta.url), "utf8")) as {
   version: string;
