@@ -238,7 +238,7 @@ export class Keylane<Domains = Record<string, object>> extends EventEmitter<Keyl
       call: (first, frames, shape, options, block) => {
         const fault = options.timeoutMs === undefined ? null : faultOfMs("timeoutMs", options.timeoutMs);
         if (fault !== null) return Promise.reject(fault);
-        return lane.transact(first, frames, shape, block, options.timeoutMs, options.signal);
+        return lane.transact(first, frames, shape, block, options);
       },
     });
   }
@@ -339,7 +339,7 @@ export class Keylane<Domains = Record<string, object>> extends EventEmitter<Keyl
     const timeoutMs = options?.timeoutMs;
     const fault = timeoutMs === undefined ? null : faultOfMs("timeoutMs", timeoutMs);
     if (fault !== null) return Promise.reject(fault);
-    return lane.call(head, first, rest, shape, timeoutMs, options?.signal, script);
+    return lane.call(head, first, rest, shape, options, script);
   }
 
   #laneOf(key: Key): DomainLane {

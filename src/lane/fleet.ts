@@ -115,7 +115,7 @@ export class Fleet {
         role: node.replica ? "replica" : "primary",
         state: node.state === "closed" ? "down" : node.state,
         slots: this.#topology.slotCount(node.index),
-        inFlight: node.inFlight,
+        inFlight: node.ring.size,
         waiting: node.waiting.length,
       }));
   }

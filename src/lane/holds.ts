@@ -46,7 +46,7 @@ export class Holds {
     const { back, fences } = this.#of(slot);
     back.push(op);
     this.size += 1;
-    if (!fences.some((fence) => fence.node === node)) fences.push({ node, tail: node.tail });
+    if (!fences.some((fence) => fence.node === node)) fences.push({ node, tail: node.ring.tail });
   }
 
   /** As `addFenced` (as `add` without a node), and the hold lasts at least until `until`. */
@@ -87,7 +87,7 @@ export class Holds {
 
   /** Removes everything and returns it. */
   clear(): Op[] {
-    const all = [...this.#holds.values()].flatMap((hold) => [...hold.back, ...hold.queue]);
+    const all = [...this.#holds.values()].flatMap((hold) => hold.back.concat(hold.queue));
     this.#holds.clear();
     this.bits.fill(0);
     this.size = 0;
@@ -106,5 +106,5 @@ export class Holds {
 }
 
 function passed({ node, tail }: { node: NodeLane; tail: number }): boolean {
-  return ((node.head - tail) | 0) >= 0;
+  return ((node.ring.head - tail) | 0) >= 0;
 }

@@ -1,0 +1,205 @@
+/**
+ * What leaves a lane: this turn's operations, placed on the nodes that own their slots and written with one call per node.
+ *
+ * ```text
+ * add → pending ─ flush, once a turn ─→ encode ─┬→ ring of node n → socket
+ *          ↑                                    ├→ waiting list of a node not connected
+ *          └────── holds ← MOVED, TRYAGAIN, … ──┴→ hold of a slot held back
+ * ```
+ *
+ * The invariant: operations of one slot leave in the order they were added, and an operation that cannot leave now is in
+ * exactly one queue, each with a bound.
+ */
+import { native } from "../native/index.js";
+import { PLACE_HELD, PLACE_KEYLESS, PLACE_UNASSIGNED, SECTION_WORDS } from "../native/types.js";
+import type { EncodeTables } from "../native/types.js";
+import type { Topology } from "../routing/topology.js";
+import type { LaneConfig } from "./config.js";
+import type { Fleet } from "./fleet.js";
+import { encoder } from "./frame.js";
+import type { Holds } from "./holds.js";
+import type { NodeLane } from "./node.js";
+import { QUEUED, SETTLED } from "./op.js";
+import type { Op } from "./op.js";
+import { joinTicks, joinTurn, turnNow } from "./turn.js";
+import type { TurnMember } from "./turn.js";
+
+/** A turn's batch is sent early when it reaches this many operations or bytes. */
+const FLUSH_OPS = 4096;
+const FLUSH_BYTES = 1 << 20;
+/** Pending longer than this (a blocked event loop): deadlines are looked at before sending. */
+const STALE_MS = 50;
+
+/** What the outbox needs of its lane. */
+export interface OutboxOwner extends TurnMember {
+  readonly config: LaneConfig;
+  readonly topology: Topology;
+  readonly fleet: Fleet;
+  readonly holds: Holds;
+  /** The topology changed: connections follow. */
+  follow(): void;
+  expired(op: Op): void;
+  overloaded(op: Op, node: NodeLane | null): void;
+  /** No node is known for the operation (`slot` null: it has no key). */
+  homeless(op: Op, slot: number | null): void;
+}
+
+export class Outbox {
+  readonly #owner: OutboxOwner;
+  readonly #tables: EncodeTables;
+  #pending: Op[] = [];
+  #spare: Op[] = [];
+  #bytes = 0;
+  #since = 0;
+  #joined = false;
+  #sending = false;
+
+  constructor(owner: OutboxOwner) {
+    const { topology, holds, fleet } = owner;
+    this.#owner = owner;
+    this.#tables = { slots: topology.slots, held: holds.bits, alias: fleet.alias };
+  }
+
+  /** Queues an operation for this turn's flush. */
+  add(op: Op): void {
+    this.#pending.push(op);
+    if (op.rest !== null) this.#bytes += op.weight;
+    if (!this.#joined) this.#join();
+    else if (this.#pending.length >= FLUSH_OPS || this.#bytes >= FLUSH_BYTES) this.#flushEarly();
+  }
+
+  /** Puts operations that waited before those of this turn, and sends. */
+  resend(ops: readonly Op[]): void {
+    const live = ops.filter((op) => op.state !== SETTLED);
+    if (live.length === 0) return;
+    for (const op of live) op.state = QUEUED;
+    this.#pending = live.concat(this.#pending);
+    this.#flushEarly();
+  }
+
+  /** Sends what is pending. */
+  flush(): void {
+    this.#joined = false;
+    if (this.#sending) {
+      this.#join();
+      return;
+    }
+    const { fleet, config } = this.#owner;
+    if (fleet.behind) this.#owner.follow();
+    const ops = this.#pending;
+    if (ops.length === 0) return;
+    this.#pending = this.#spare;
+    this.#spare = [];
+    this.#bytes = 0;
+    const now = performance.now();
+    if (now - this.#since > STALE_MS) this.#expire(ops, now);
+    if (config.scaleReads !== "master") fleet.rotate();
+    this.#sending = true;
+    try {
+      if (ops.length > 0) this.#send(ops);
+    } finally {
+      this.#sending = false;
+    }
+    ops.length = 0;
+    this.#spare = ops;
+  }
+
+  /** Sends operations to one node now, or has them wait for it. */
+  offer(index: number, ops: readonly Op[]): void {
+    const { fleet, config } = this.#owner;
+    const node = fleet.at(index);
+    const send: Op[] = [];
+    for (const op of ops) {
+      if (node === null) this.#unplaced(op, PLACE_UNASSIGNED);
+      else if (node.accepts(send.length + 1)) send.push(op);
+      else if (node.awaited && node.waiting.length < config.maxQueue) node.waiting.push(op);
+      else this.#owner.overloaded(op, node);
+    }
+    node?.send(send, false);
+  }
+
+  /** Removes everything pending. */
+  clear(): Op[] {
+    return this.#pending.splice(0);
+  }
+
+  #join(): void {
+    this.#joined = true;
+    joinTurn(this.#owner);
+    joinTicks(this.#owner);
+    this.#since = turnNow();
+  }
+
+  /** Sends before the turn ends; a flush already announced finds what comes after. */
+  #flushEarly(): void {
+    if (this.#sending) {
+      if (!this.#joined) this.#join();
+      return;
+    }
+    const joined = this.#joined;
+    this.flush();
+    this.#joined = joined;
+  }
+
+  #send(ops: Op[]): void {
+    const target = encoder.encode(ops, this.#tables);
+    const { place, sections } = encoder;
+    const { nodes } = this.#owner.fleet;
+    /** By node index: what cannot be written with the batch. */
+    const aside: Op[][] = [];
+    const runs = this.#openRuns(ops.length, place, sections, aside);
+    for (let i = 0; i < ops.length; i += 1) {
+      const op = ops[i]!;
+      const index = place[i]!;
+      if (index < 0) this.#unplaced(op, index);
+      else if (aside.length > 0 && aside[index] !== undefined) aside[index].push(op);
+      else nodes[index]!.push(op);
+    }
+    if (target === null) return;
+    for (let at = 0; at < runs * SECTION_WORDS; at += SECTION_WORDS) {
+      const index = sections[at]!;
+      if (aside[index] === undefined) nodes[index]!.write(target, sections[at + 1]!, sections[at + 2]!);
+    }
+    target.release();
+    for (const [index, queue] of aside.entries()) if (queue !== undefined) this.offer(index, queue);
+  }
+
+  /** Counts the runs of a batch and opens a queue in `aside` for each node that cannot take its run now. */
+  #openRuns(count: number, place: Int32Array, sections: Int32Array, aside: Op[][]): number {
+    let placed = 0;
+    for (let i = 0; i < count; i += 1) if (place[i]! >= 0) placed += 1;
+    let runs = 0;
+    for (let seen = 0; seen < placed; runs += 1) {
+      const at = runs * SECTION_WORDS;
+      const index = sections[at]!;
+      const ops = sections[at + 3]!;
+      seen += ops;
+      if (this.#owner.fleet.at(index)?.accepts(ops) !== true) aside[index] = [];
+    }
+    return runs;
+  }
+
+  #unplaced(op: Op, place: number): void {
+    const { fleet, holds, config } = this.#owner;
+    if (place === PLACE_KEYLESS) {
+      const node = fleet.ready().find((candidate) => !candidate.replica && candidate.accepts(1));
+      if (node === undefined) this.#owner.homeless(op, null);
+      else node.send([op], false);
+      return;
+    }
+    const slot = native.slot(op.key!);
+    if (holds.size >= config.maxQueue) this.#owner.overloaded(op, null);
+    else if (place === PLACE_HELD) holds.add(slot, op);
+    else this.#owner.homeless(op, slot);
+  }
+
+  #expire(ops: Op[], now: number): void {
+    let kept = 0;
+    for (const op of ops) {
+      if (op.state === SETTLED) continue;
+      if (now >= op.deadline) this.#owner.expired(op);
+      else ops[kept++] = op;
+    }
+    ops.length = kept;
+  }
+}
