@@ -18,7 +18,7 @@ const ASKING: &[u8] = b"*1\r\n$6\r\nASKING\r\n";
 /// Opcode of frames that the caller made.
 const RAW: usize = NAMES.len();
 
-/// Names by opcode, as bulks. Opcode 0, GENERIC, has none: its first argument is the name.
+/// Names by opcode below RAW, as bulks. Opcode 0, GENERIC, has none: its first argument is the name.
 const NAMES: [&[u8]; 12] = [
     b"",
     b"$3\r\nGET\r\n",
@@ -69,11 +69,7 @@ impl<'a> Operations<'a> {
         if opcode == 0 && argc == 0 || raw && argc != 2 {
             return None;
         }
-        let flags = head >> 8 & 0xff;
-        let mut size = 3 + name.len() + digits(argc as u32 + u32::from(opcode != 0));
-        if flags & FLAG_ASKING != 0 {
-            size += ASKING.len();
-        }
+        let mut size = 3 + name.len() + digits(argc as u32 + u32::from(!name.is_empty()));
         let mut total = 0usize;
         for &length in lengths {
             let length = u32::try_from(length).ok()?;
@@ -81,9 +77,10 @@ impl<'a> Operations<'a> {
             size += 5 + digits(length);
         }
         let (bytes, scratch) = self.scratch.split_at_checked(total)?;
-        let mut frame = size + total;
-        if raw {
-            frame = lengths[1] as usize + if flags & FLAG_ASKING != 0 { ASKING.len() } else { 0 };
+        size = if raw { lengths[1] as usize } else { size + total };
+        let flags = head >> 8 & 0xff;
+        if flags & FLAG_ASKING != 0 {
+            size += ASKING.len();
         }
         let key = match head >> 16 & KEY_NONE {
             KEY_NONE => None,
@@ -95,7 +92,7 @@ impl<'a> Operations<'a> {
         };
         self.desc = rest;
         self.scratch = scratch;
-        Some(Operation { name, flags, raw, lengths, bytes, key, size: frame })
+        Some(Operation { name, flags, raw, lengths, bytes, key, size })
     }
 }
 

@@ -27,14 +27,13 @@ fn argument() -> impl Strategy<Value = Vec<u8>> {
 }
 
 fn operation() -> impl Strategy<Value = Operation> {
-    (0usize..12, 0u32..4, prop::collection::vec(argument(), 1..4), prop::option::of(0usize..4)).prop_map(
-        |(opcode, flags, arguments, key)| Operation {
-            opcode,
-            flags,
-            key: key.filter(|&at| at < arguments.len()),
-            arguments,
-        },
-    )
+    let arguments = prop::collection::vec(argument(), 1..4);
+    (0usize..13, 0u32..4, arguments, prop::option::of(0usize..4)).prop_map(|(opcode, flags, mut arguments, key)| {
+        if opcode == 12 {
+            arguments.resize(2, b"*1\r\n$4\r\nEXEC\r\n".to_vec());
+        }
+        Operation { opcode, flags, key: key.filter(|&at| at < arguments.len()), arguments }
+    })
 }
 
 proptest! {
@@ -121,7 +120,8 @@ fn what_is_not_well_formed_is_refused() {
         [1, 1, -1],          // a negative length
         [1, 2, 3],           // fewer lengths than announced
         [1, -1, 3],          // a negative count
-        [12, 1, 3],          // an unknown opcode
+        [13, 1, 3],          // an unknown opcode
+        [12, 1, 3],          // a raw frame without its frame
         [1 | 1 << 16, 1, 3], // a key that is no argument
         [0, 0, 0],           // no name
     ] {

@@ -62,6 +62,10 @@ pub fn frame(operation: &Operation) -> Vec<u8> {
     if operation.flags & 2 != 0 {
         frame.extend_from_slice(b"*1\r\n$6\r\nASKING\r\n");
     }
+    if operation.opcode == 12 {
+        frame.extend_from_slice(&operation.arguments[1]);
+        return frame;
+    }
     frame.extend_from_slice(format!("*{}\r\n", words.len()).as_bytes());
     for word in words {
         frame.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
@@ -71,14 +75,12 @@ pub fn frame(operation: &Operation) -> Vec<u8> {
     frame
 }
 
-/// Frames by node in order of first use, each with its number of operations; and every operation's place.
-pub fn partition(
-    operations: &[Operation],
-    slots: &[i32],
-    held: &[u16],
-    alias: &[i32],
-) -> (Vec<(i32, Vec<u8>, i32)>, Vec<i32>) {
-    let mut runs: Vec<(i32, Vec<u8>, i32)> = Vec::new();
+/// A node, its frames back to back, and how many operations they are.
+pub type Run = (i32, Vec<u8>, i32);
+
+/// Runs in order of first use, and every operation's place.
+pub fn partition(operations: &[Operation], slots: &[i32], held: &[u16], alias: &[i32]) -> (Vec<Run>, Vec<i32>) {
+    let mut runs: Vec<Run> = Vec::new();
     let mut places = Vec::new();
     for operation in operations {
         let mut node = match operation.key {
