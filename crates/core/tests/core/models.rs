@@ -54,10 +54,6 @@ pub fn describe(operations: &[Operation]) -> (Vec<u8>, Vec<i32>) {
 pub fn frame(operation: &Operation) -> Vec<u8> {
     let names =
         ["", "GET", "SET", "DEL", "INCRBY", "EXPIRE", "HGET", "HINCRBY", "EVALSHA", "PEXPIRE", "PTTL", "EXISTS"];
-    let mut words: Vec<&[u8]> = operation.arguments.iter().map(Vec::as_slice).collect();
-    if operation.opcode > 0 {
-        words.insert(0, names[operation.opcode].as_bytes());
-    }
     let mut frame = Vec::new();
     if operation.flags & 2 != 0 {
         frame.extend_from_slice(b"*1\r\n$6\r\nASKING\r\n");
@@ -65,6 +61,10 @@ pub fn frame(operation: &Operation) -> Vec<u8> {
     if operation.opcode == 12 {
         frame.extend_from_slice(&operation.arguments[1]);
         return frame;
+    }
+    let mut words: Vec<&[u8]> = operation.arguments.iter().map(Vec::as_slice).collect();
+    if operation.opcode > 0 {
+        words.insert(0, names[operation.opcode].as_bytes());
     }
     frame.extend_from_slice(format!("*{}\r\n", words.len()).as_bytes());
     for word in words {
