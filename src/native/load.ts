@@ -46,12 +46,15 @@ interface Addon extends Pick<NativeCore, "slot" | "slotBatch" | "hash64" | "enco
   ): number;
 }
 
+let loaded: NativeCore | undefined;
+
 /**
  * The Rust core for this thread, or the reason why there is none. `KEYLANE_NATIVE=off` in the environment is a reason.
- * Costs a directory listing and, the first time in a process, mapping the library.
+ * The first call in a thread costs a directory listing and, in a process, mapping the library; later ones give the same core.
  */
 export function loadAddon(): { core: NativeCore } | { reason: string } {
   if (process.env["KEYLANE_NATIVE"] === "off") return { reason: "switched off by KEYLANE_NATIVE=off" };
+  if (loaded !== undefined) return { core: loaded };
   const folder = fileURLToPath(new URL(".", import.meta.url));
   const target = `${process.platform}-${process.arch}`;
   const files = listed(folder).filter((file) => file.startsWith(`keylane.${target}`) && file.endsWith(".node"));
@@ -62,7 +65,7 @@ export function loadAddon(): { core: NativeCore } | { reason: string } {
     try {
       const addon: Addon = require(`./${file}`);
       const version = addon.abiVersion();
-      if (version === ABI_VERSION) return { core: coreOf(addon) };
+      if (version === ABI_VERSION) return { core: (loaded = coreOf(addon)) };
       reasons.push(`${file} speaks version ${version} of the interface, not ${ABI_VERSION}`);
     } catch (error) {
       reasons.push(`${file}: ${error instanceof Error ? error.message : String(error)}`);
