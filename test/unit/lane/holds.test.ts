@@ -12,7 +12,8 @@ const op = (name: string, deadline = 1000): Op =>
   new Op(headOf(Opcode.GET, 0, true), name, null, () => {}, RAW_SHAPE, deadline, 0);
 const names = (ops: readonly Op[]): unknown[] => ops.map((one) => one.first);
 /** A node of which the holds look at nothing but the ring's ends. */
-const ring = (head: number, tail: number): NodeLane => ({ head, tail }) as NodeLane;
+const ring = (head: number, tail: number): { ring: { head: number; tail: number } } & NodeLane =>
+  ({ ring: { head, tail } }) as { ring: { head: number; tail: number } } & NodeLane;
 const isHeld = (holds: Holds, slot: number): boolean => (holds.bits[slot >> 5]! & (1 << (slot & 31))) !== 0;
 
 test("a held slot's bit is set while it is held, and no other", () => {
@@ -44,10 +45,10 @@ test("a fence opens when everything sent before it is answered, also where ring 
     const holds = new Holds();
     const node = ring(at(0), at(3));
     holds.addFenced(7, op("a"), node);
-    node.tail = at(9);
-    node.head = at(2);
+    node.ring.tail = at(9);
+    node.ring.head = at(2);
     assert.deepEqual(holds.release(0), []);
-    node.head = at(3);
+    node.ring.head = at(3);
     assert.deepEqual(names(holds.release(0)), ["a"]);
   }
 });
@@ -57,7 +58,7 @@ test("a delay and a fence must both be over", () => {
   const node = ring(0, 1);
   holds.addDelayed(7, op("a"), node, 100);
   assert.deepEqual(holds.release(200), []);
-  node.head = 1;
+  node.ring.head = 1;
   assert.deepEqual(holds.release(99), []);
   assert.deepEqual(names(holds.release(100)), ["a"]);
   holds.addDelayed(8, op("b"), null, 50);
@@ -71,9 +72,9 @@ test("P1: what comes back refused was sent before what has been waiting, and lea
   const node = ring(0, 2);
   holds.addFenced(7, op("first, refused"), node);
   holds.add(7, op("issued while held"));
-  node.head = 1;
+  node.ring.head = 1;
   holds.addFenced(7, op("second, refused"), node);
-  node.head = 2;
+  node.ring.head = 2;
   assert.deepEqual(names(holds.release(0)), ["first, refused", "second, refused", "issued while held"]);
 });
 
