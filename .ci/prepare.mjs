@@ -56,7 +56,7 @@ function installPackages() {
   if (packagesInstalled()) return;
   say("installing packages (npm ci)");
   const npm = process.env.npm_execpath;
-  const args = ["ci", "--include=dev", "--no-audit", "--no-fund"];
+  const args = ["ci", "--include=dev", "--no-audit", "--no-fund", "--loglevel=error"];
   const done = npm?.endsWith("npm-cli.js") ? run(process.execPath, [npm, ...args]) : run("npm", args);
   if (!done) fail("npm ci failed");
 }
@@ -65,10 +65,10 @@ function installPackages() {
 function buildNative() {
   const hash = hashOf(CRATES, [process.platform, process.arch]);
   if (isFresh("native", hash)) return;
-  say("building the native core (cargo)");
   const cargoHome = process.env.CARGO_HOME ?? join(homedir(), ".cargo");
   const env = { ...process.env, PATH: `${process.env.PATH}${delimiter}${join(cargoHome, "bin")}` };
   const cargo = spawnSync("cargo", ["--version"], { cwd: ROOT, env }).status === 0;
+  if (cargo) say("building the native core (cargo)");
   if (cargo && run(process.execPath, [join(ROOT, ".ci", "build-native.mjs")], env)) {
     const addons = filesBelow("dist").filter((file) => file.endsWith(".node"));
     stamp("native", hash, addons);
