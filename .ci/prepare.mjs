@@ -12,7 +12,10 @@ import { filesBelow, hashOf, isFresh, pruneOutputs, ROOT, stamp } from "./fresh.
 import { locked } from "./lock.mjs";
 
 const NODE = [20, 19];
-const CRATES = ["crates", "Cargo.toml", "Cargo.lock", "rust-toolchain.toml", ".cargo", ".ci/build-native.mjs"];
+const CRATES = [
+  ...["crates/core/src", "crates/core/Cargo.toml", "crates/addon", "Cargo.toml", "Cargo.lock", "rust-toolchain.toml"],
+  ...[".cargo", ".ci/build-native.mjs"],
+];
 const forTests = process.argv.includes("--tests");
 
 function say(text) {
