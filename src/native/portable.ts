@@ -4,7 +4,7 @@
  * core, only slower; the differential tests under test/property hold both to that.
  */
 import { encode, encodeTo } from "./portable/encode.js";
-import { hash64, slotOf } from "./portable/keys.js";
+import { hash64, slotOf, splitBatch } from "./portable/keys.js";
 import { createRouter } from "./portable/router.js";
 import { PortableScanner } from "./portable/scan.js";
 import type { NativeCore } from "./types.js";
@@ -14,8 +14,7 @@ export const portable: NativeCore = {
   kind: "portable",
   slot: slotOf,
   slotBatch(text, lengths, count, out) {
-    let at = 0;
-    for (let i = 0; i < count; i++) out[i] = slotOf(text.slice(at, (at += lengths[i])));
+    for (const [i, key] of splitBatch(text, lengths, count, out.length).entries()) out[i] = slotOf(key);
   },
   hash64,
   createRouter,

@@ -21,7 +21,7 @@ import {
   SECTION_WORDS,
 } from "../types.js";
 import type { EncodeTables } from "../types.js";
-import { slotOf } from "./keys.js";
+import { checkCount, slotOf } from "./keys.js";
 
 /** Names by opcode, as bulks; empty for GENERIC, whose name is its first argument, and RAW, whose frame is its second. */
 const HEADS = Object.keys(Opcode).map((name) =>
@@ -171,6 +171,7 @@ export function encode(
   place: Int32Array,
   sections: Int32Array,
 ): number {
+  checkCount(count, desc.length);
   checkRoom(count, tables, place, sections);
   const frames = new Frames(scratch, desc);
   const places = new Int32Array(count);
@@ -213,6 +214,7 @@ export function encode(
  * @throws RangeError when an operation does not match its bytes; nothing is written then.
  */
 export function encodeTo(scratch: Uint8Array, desc: Int32Array, count: number, out: Uint8Array): number {
+  checkCount(count, desc.length);
   const frames = new Frames(scratch, desc);
   let total = 0;
   for (let i = 0; i < count; i++) {

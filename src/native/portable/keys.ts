@@ -18,9 +18,15 @@ const CLOSE = 0x7d;
 
 let scratch = Buffer.allocUnsafeSlow(1024);
 
-/** Bytes of a key. For a string it is a view of one scratch buffer, good until the next call. */
+/**
+ * Bytes of a key. For a string it is a view of one scratch buffer, good until the next call.
+ * @throws TypeError when the key is neither a string nor a Uint8Array.
+ */
 export function keyBytes(key: string | Uint8Array): Uint8Array {
-  if (typeof key !== "string") return key;
+  if (typeof key !== "string") {
+    if (key instanceof Uint8Array) return key;
+    throw new TypeError("key must be a string or a Uint8Array");
+  }
   const most = key.length * 3;
   if (most > scratch.length) scratch = Buffer.allocUnsafeSlow(most * 2);
   return scratch.subarray(0, scratch.write(key));
@@ -29,6 +35,28 @@ export function keyBytes(key: string | Uint8Array): Uint8Array {
 /** xxh3-64, seed 0, of a key. */
 export function hash64(key: string | Uint8Array): bigint {
   return xxh3.xxh64(keyBytes(key));
+}
+
+/**
+ * The keys of a batch, in order: `count` of them joined into `text`, key i `lengths[i]` UTF-16 units long.
+ * @throws RangeError when the lengths do not add up to the text, or `room` holds fewer keys. Nothing was given out then.
+ */
+export function splitBatch(text: string, lengths: Int32Array, count: number, room: number): string[] {
+  checkCount(count, Math.min(lengths.length, room));
+  const keys: string[] = [];
+  let at = 0;
+  for (let i = 0; i < count; i++) {
+    if (lengths[i] < 0) throw new RangeError(`a length is ${lengths[i]}`);
+    keys.push(text.slice(at, (at += lengths[i])));
+  }
+  if (at !== text.length) throw new RangeError(`text has ${text.length} units, its lengths add up to ${at}`);
+  return keys;
+}
+
+/** @throws RangeError unless `count` is a whole number from 0 to `most`. */
+export function checkCount(count: number, most: number, name = "count"): void {
+  if (Number.isInteger(count) && count >= 0 && count <= most) return;
+  throw new RangeError(`${name} is ${count}, not a whole number from 0 to ${most}`);
 }
 
 /** Slot of a key: CRC16/XMODEM of its hash tag, or of all of it, modulo 16,384. */

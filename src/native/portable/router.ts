@@ -13,7 +13,7 @@ import { createHash } from "node:crypto";
 
 import { DOMAIN_NONE, PREFIX_NONE } from "../types.js";
 import type { FallbackSpec, NativeRouter, RouterSpec } from "../types.js";
-import { hash64, keyBytes, slotOf } from "./keys.js";
+import { hash64, keyBytes, slotOf, splitBatch } from "./keys.js";
 
 const SLOTS = 16_384;
 const DOMAIN_SHIFT = 14;
@@ -80,9 +80,8 @@ class Router implements NativeRouter {
   }
 
   routeBatch(text: string, lengths: Int32Array, count: number, out: Int32Array): void {
-    let at = 0;
-    for (let i = 0; i < count; i++) {
-      const bytes = keyBytes(text.slice(at, (at += lengths[i])));
+    for (const [i, key] of splitBatch(text, lengths, count, out.length >> 1).entries()) {
+      const bytes = keyBytes(key);
       const prefix = this.#longest(bytes);
       out[2 * i] = this.#word(bytes, prefix);
       out[2 * i + 1] = prefix;
@@ -92,7 +91,7 @@ class Router implements NativeRouter {
 
 function checkDomain(domain: number): number {
   if (Number.isInteger(domain) && domain >= 0 && domain < DOMAIN_NONE) return domain;
-  throw new RangeError(`domain ${domain} is not below ${DOMAIN_NONE}`);
+  throw new RangeError(`domain ${domain} is not within 0..${DOMAIN_NONE - 1}`);
 }
 
 function checkDomains(domains: number[]): number[] {

@@ -26,6 +26,7 @@ import {
   ScanStatus,
 } from "../types.js";
 import type { ScanLimits, Scanner } from "../types.js";
+import { checkCount } from "./keys.js";
 import { END, KINDS, NEXT, Nest, PIECE, WHOLE } from "./nest.js";
 import { MINUS_ONE, STREAMED, countOf, integerOf, isDouble, isInteger } from "./numbers.js";
 
@@ -60,7 +61,9 @@ export class PortableScanner implements Scanner {
   /** The bytes were found bad at `#at`. */
   #isBad = false;
 
+  /** @throws RangeError when a limit is no whole number; Infinity is one. */
   constructor(limits: ScanLimits) {
+    for (const [name, limit] of Object.entries(limits)) checkCount(Math.min(limit, MOST), MOST, name);
     this.#limits = { ...limits };
     this.#nest = new Nest(this.#limits);
   }
@@ -112,9 +115,8 @@ export class PortableScanner implements Scanner {
   }
 
   #checkCall(buf: Uint8Array, from: number, to: number, rows: Int32Array): void {
-    if (!(from >= 0 && from <= to && to <= buf.length && to <= MOST)) {
-      throw new RangeError("from and to are not a range of the buffer");
-    }
+    checkCount(to, Math.min(buf.length, MOST), "to");
+    checkCount(from, to, "from");
     if (rows.length < ROWS_BASE) throw new RangeError("the table of rows is shorter than its header");
     if (!this.#isBad && to - from < this.#at) throw new RangeError("bytes of the reply in progress are missing");
   }

@@ -227,6 +227,11 @@ for (const core of cores) {
     for (const [what, tables, place, sections] of calls) {
       assert.throws(() => core.encode(scratch, desc, 2, tables, out, place, sections), what);
     }
+    for (const count of [-1, 0.5, Number.NaN, desc.length + 1]) {
+      const place = new Int32Array(20);
+      assert.throws(() => core.encode(scratch, desc, count, good, out, place, new Int32Array(8)), `${count}`);
+      assert.throws(() => core.encodeTo(scratch, desc, count, out), `${count}`);
+    }
     assert.ok(out.every((byte) => byte === 0xee));
     assert.ok(core.encode(scratch, desc, 2, good, out, new Int32Array(2), new Int32Array(8)) > 0);
   });

@@ -374,12 +374,26 @@ for (const core of cores) {
     assert.throws(() => scanner.scan(buf, 3, 2, rows));
     assert.throws(() => scanner.scan(buf, 0, buf.length + 1, rows));
     assert.throws(() => scanner.scan(buf, -1, 4, rows));
+    assert.throws(() => scanner.scan(buf, 0.5, 4, rows));
+    assert.throws(() => scanner.scan(buf, 0, Number.NaN, rows));
     assert.throws(() => scanner.scan(buf, 0, buf.length, short));
     assert.ok(rows.every((word) => word === 9));
     assert.equal(scanner.scan(buf, 0, 7, rows), 0);
     assert.throws(() => scanner.scan(buf, 0, 6, rows), "fewer bytes than were read before");
     assert.equal(scanner.scan(buf, 0, buf.length, rows), 1);
     assert.deepEqual([...rows.subarray(ROWS_BASE, ROWS_BASE + ROW_WORDS)], [Kind.BULK, 4, 5]);
+  });
+
+  test(`limits are whole numbers or Infinity (${core.kind})`, () => {
+    for (const limit of [-1, 1.5, Number.NaN]) {
+      assert.throws(() => core.createScanner({ ...LIMITS, maxRows: limit }), RangeError, `${limit}`);
+      assert.throws(() => core.createScanner({ ...LIMITS, maxLine: limit }), RangeError, `${limit}`);
+    }
+    const all = { maxBulk: Infinity, maxRows: 2 ** 40, maxDepth: Infinity, maxLine: Infinity };
+    assert.deepEqual(scan(core, "*1\r\n$2\r\nab\r\n", all).read, [
+      [Kind.ARRAY, 1],
+      [Kind.BULK, "ab"],
+    ]);
   });
 
   test(`limits hold, and what is at a limit passes (${core.kind})`, () => {

@@ -90,6 +90,68 @@ for (const core of cores) {
     }
   });
 
+  test(`E6: text of every length around a page is hashed whole (${core.kind})`, () => {
+    for (const unit of ["k", "é", "日", "😀", "\ud800", "ké日😀"]) {
+      const width = Buffer.byteLength(unit);
+      for (let count = Math.floor(4080 / width); count * width < 4112; count++) {
+        for (const text of [unit.repeat(count), `{${unit.repeat(count)}}x`, `a${unit.repeat(count)}`]) {
+          const bytes = Buffer.from(text);
+          assert.equal(core.slot(text), core.slot(bytes), `${bytes.length} bytes of ${unit}`);
+          assert.equal(core.hash64(text), core.hash64(bytes), `${bytes.length} bytes of ${unit}`);
+        }
+      }
+    }
+  });
+
+  test(`R4: a view over shared memory is a key too (${core.kind})`, () => {
+    const shared = new Uint8Array(new SharedArrayBuffer(16), 5, 3);
+    shared.set([0xff, 0xfe, 0x00]);
+    assert.equal(core.slot(shared), 16_301);
+    assert.equal(core.hash64(shared), core.hash64(bytes(0xff, 0xfe, 0x00)));
+  });
+
+  test(`what is no key is refused (${core.kind})`, () => {
+    const router = core.createRouter({ prefixes: [], fallback: { kind: "domain", domain: 0 } });
+    for (const key of [
+      undefined,
+      null,
+      7,
+      {},
+      [1],
+      new Uint16Array(2),
+      new ArrayBuffer(2),
+      new DataView(new ArrayBuffer(2)),
+    ]) {
+      for (const call of [core.slot, core.hash64, router.route.bind(router), router.matched.bind(router)]) {
+        assert.throws(() => call(key as unknown as string), TypeError);
+      }
+    }
+  });
+
+  test(`a batch whose lengths do not fit is refused, and nothing written (${core.kind})`, () => {
+    const router = core.createRouter({ prefixes: [], fallback: { kind: "domain", domain: 0 } });
+    const calls: [string, string, number[], number, number][] = [
+      ["lengths short of the text", "abc", [1, 1], 2, 2],
+      ["lengths past the text", "abc", [2, 2], 2, 2],
+      ["a negative length", "abc", [4, -1], 2, 2],
+      ["more keys than lengths", "abc", [1, 2], 3, 3],
+      ["no room in out", "abc", [1, 2], 2, 1],
+      ["a negative count", "", [0], -1, 1],
+      ["half a key", "a", [1, 0], 1.5, 2],
+      ["no number", "", [], Number.NaN, 2],
+    ];
+    for (const [what, text, lengths, count, room] of calls) {
+      const slots = new Int32Array(room).fill(-9);
+      const words = new Int32Array(room * 2).fill(-9);
+      assert.throws(() => core.slotBatch(text, Int32Array.from(lengths), count, slots), RangeError, what);
+      assert.throws(() => router.routeBatch(text, Int32Array.from(lengths), count, words), RangeError, what);
+      assert.ok(
+        [...slots, ...words].every((word) => word === -9),
+        what,
+      );
+    }
+  });
+
   test(`hash64 is xxh3-64 with seed 0 (${core.kind})`, () => {
     assert.equal(core.hash64(""), 0x2d06_8005_38d3_94c2n);
     assert.equal(core.hash64(new Uint8Array(0)), 0x2d06_8005_38d3_94c2n);
