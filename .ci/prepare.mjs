@@ -105,7 +105,7 @@ await locked(async () => {
   compile("src", "src", "dist", [".ci/copy-assets.mjs"], copyAssets);
   buildNative();
   if (!forTests) return;
-  compile("test", "test", "build/test", ["src"]);
   compile("bench", "bench", "build/bench", ["src"]);
+  compile("test", "test", "build/test", ["src", "bench"]);
   await findServer();
 });
