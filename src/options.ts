@@ -6,7 +6,6 @@ import type { ConnectionOptions } from "node:tls";
 import { z } from "zod";
 import { KeylaneError } from "./errors.js";
 import type { LaneConfig, NatMap } from "./lane/config.js";
-import { parseAddress } from "./lane/refusal.js";
 import type { FallbackSpec } from "./native/types.js";
 import type { Address } from "./routing/topology.js";
 import type { CodecName, ScaleReads } from "./types.js";
@@ -304,4 +303,16 @@ function pathOf(path: readonly PropertyKey[]): string {
 
 function fault(message: string): KeylaneError {
   return new KeylaneError("KEYLANE_ERR_OPTIONS", message);
+}
+
+/** `host:port` split at the last colon; brackets around IPv6 are taken off. Null when the port is impossible. */
+export function parseAddress(text: string): Address | null {
+  const colon = text.lastIndexOf(":");
+  const portText = text.slice(colon + 1);
+  if (colon === -1 || !/^\d{1,5}$/.test(portText)) return null;
+  const port = Number(portText);
+  if (port < 1 || port > 65_535) return null;
+  const bare = text.slice(0, colon);
+  const host = bare.startsWith("[") && bare.endsWith("]") ? bare.slice(1, -1) : bare;
+  return { host, port };
 }

@@ -5,6 +5,7 @@
  */
 import { KeylaneError } from "../errors.js";
 import type { ErrorContext, KeylaneErrorCode } from "../errors.js";
+import { parseAddress } from "../options.js";
 import type { Address } from "../routing/topology.js";
 
 /**
@@ -71,16 +72,4 @@ export function parseRedirect(message: string): Redirect | null {
   if (!/^\d{1,5}$/.test(slotText) || Number(slotText) > 16_383) return null;
   const address = parseAddress(target);
   return address === null ? null : { slot: Number(slotText), address };
-}
-
-/** `host:port` split at the last colon; brackets around IPv6 are taken off. Null when the port is impossible. */
-export function parseAddress(text: string): Address | null {
-  const colon = text.lastIndexOf(":");
-  const portText = text.slice(colon + 1);
-  if (colon === -1 || !/^\d{1,5}$/.test(portText)) return null;
-  const port = Number(portText);
-  if (port < 1 || port > 65_535) return null;
-  const bare = text.slice(0, colon);
-  const host = bare.startsWith("[") && bare.endsWith("]") ? bare.slice(1, -1) : bare;
-  return { host, port };
 }

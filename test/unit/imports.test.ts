@@ -105,6 +105,8 @@ function wrongPackage(unit: string, from: string, typeOnly: boolean): string | u
 /** Tests and benchmarks see the built package, its built internals, and their own folder. */
 function wrongOutside(file: string, { from }: Import): string | undefined {
   if (from === undefined) return undefined;
+  if (from.startsWith("#bench/"))
+    return file.startsWith("test/unit/bench/") ? undefined : "only its own tests see bench";
   if (from.startsWith("#")) return from.startsWith("#dist/") ? undefined : "only #dist/… is mapped";
   if (!from.startsWith(".")) return undefined;
   const home = file.split("/")[0];

@@ -5,7 +5,8 @@ import { test } from "node:test";
 import { ERRORS } from "keylane";
 import type { KeylaneErrorCode } from "keylane";
 
-import { parseAddress, parseRedirect, replyError, ruleFor } from "#dist/lane/refusal.js";
+import { parseRedirect, replyError, ruleFor } from "#dist/lane/refusal.js";
+import { parseAddress } from "#dist/options.js";
 
 test("the first word of an error reply decides its code and what is done", () => {
   const rules: [string, KeylaneErrorCode, string][] = [
