@@ -105,7 +105,8 @@ export class NodeLane implements ReplyTaker {
     this.#redis.on("ready", () => this.#ready());
     this.#redis.on("close", () => this.#lost());
     this.#redis.connect().catch((error: Error) => {
-      this.lastError = error;
+      // It only says that the connection closed; why was told before.
+      this.lastError ??= error;
     });
   }
 
