@@ -184,6 +184,7 @@ test("the checker sees each kind of violation, and nothing in sound sources", ()
       'import { b } from "./b.js";\nimport "keylane";\nimport { n } from "#dist/native/load.js";',
     ],
     ["test/unit/b.ts", "export const b = 1;"],
+    ["test/unit/bench/c.test.ts", 'import { c } from "#bench/report/stats.js";'],
   ];
   assert.deepEqual(violationsOf(new Map(sound)), []);
 
@@ -214,6 +215,7 @@ test("the checker sees each kind of violation, and nothing in sound sources", ()
     ["test/unit/x.ts", 'import { c } from "../../src/lane/lane.js";', /outside test/],
     ["bench/x.ts", 'import { b } from "../test/unit/b.js";', /outside bench/],
     ["bench/x.ts", 'import { b } from "#src/lane.js";', /only #dist/],
+    ["test/unit/x.ts", 'import { b } from "#bench/report/stats.js";', /only its own tests see bench/],
     [
       "src/lane/lane.ts",
       'import { d } from "./node.js";',
