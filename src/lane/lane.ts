@@ -33,7 +33,7 @@ import type { ReplyRows, Shape } from "./replies.js";
 import { RingKeeper } from "./ring-keeper.js";
 import { SingleKeeper } from "./single-keeper.js";
 import { HEAD_TRANSACTION } from "./transaction.js";
-import { joinTicks, turnNow } from "./turn.js";
+import { deadlineIn, joinTicks } from "./turn.js";
 import { traceCommand, watchSignal } from "./watch.js";
 
 /** What a lane tells the facade. */
@@ -116,7 +116,7 @@ export class DomainLane implements NodeOwner, OutboxOwner, Detours, KeeperLane {
   /** The hot path: one GET. */
   get(key: WireArg): Promise<unknown> {
     const promise = new Promise<unknown>(executor);
-    this.#accept(new Op(HEAD_GET, key, null, grabbed, this.valueShape, turnNow() + this.config.commandTimeoutMs, 0));
+    this.#accept(new Op(HEAD_GET, key, null, grabbed, this.valueShape, deadlineIn(this.config.commandTimeoutMs), 0));
     return promise;
   }
 
@@ -165,7 +165,7 @@ export class DomainLane implements NodeOwner, OutboxOwner, Detours, KeeperLane {
   callNode(node: NodeLane, name: string, args: readonly string[], shape: Shape, timeoutMs: number): Promise<unknown> {
     const promise = new Promise<unknown>(executor);
     const head = headOf(Opcode.GENERIC, KEY_NONE, false);
-    const op = new Op(head, name, args, grabbed, shape, performance.now() + timeoutMs, OP_INTERNAL);
+    const op = new Op(head, name, args, grabbed, shape, deadlineIn(timeoutMs), OP_INTERNAL);
     this.#outstanding += 1;
     joinTicks(this);
     if (node.writable) node.send([op], false);
@@ -370,7 +370,7 @@ export class DomainLane implements NodeOwner, OutboxOwner, Detours, KeeperLane {
   // ── own ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
   #deadline(limits: CallLimits): number {
-    return turnNow() + (limits.timeoutMs ?? this.config.commandTimeoutMs);
+    return deadlineIn(limits.timeoutMs ?? this.config.commandTimeoutMs);
   }
 
   /** Checks an operation and accepts it. */

@@ -21,6 +21,7 @@ import { OpRing } from "./op-ring.js";
 import { Op, QUEUED, SENT, SETTLED, headOf } from "./op.js";
 import { PAIRS_SHAPE, RAW_SHAPE } from "./replies.js";
 import type { ReplyRows, Shape } from "./replies.js";
+import { NEVER } from "./turn.js";
 
 /** Bulk limit of a server that does not tell. */
 const DEFAULT_MAX_BULK = 512 << 20;
@@ -50,7 +51,7 @@ export interface NodeOwner {
 export type NodeState = "connecting" | "ready" | "down" | "closed";
 
 /** Stands in the ring for a reply that nobody waits for. */
-const IGNORED = new Op(headOf(Opcode.GENERIC, KEY_NONE, false), "ASKING", null, () => {}, RAW_SHAPE, Infinity, 0);
+const IGNORED = new Op(headOf(Opcode.GENERIC, KEY_NONE, false), "ASKING", null, () => {}, RAW_SHAPE, NEVER, 0);
 IGNORED.state = SETTLED;
 
 export class NodeLane implements ReplyTaker {
@@ -83,7 +84,7 @@ export class NodeLane implements ReplyTaker {
   readonly #source: SocketSource;
   #socket: Socket | null = null;
   /** Earliest deadline in the ring, or an older one. */
-  #earliest = Infinity;
+  #earliest = NEVER;
   /** Since when replies have been due without a byte arriving. */
   #owedSince = 0;
   /** The operation whose reply is being read. */
@@ -164,7 +165,7 @@ export class NodeLane implements ReplyTaker {
   /** Fails what is past its deadline in the ring and the waiting list. The ring keeps the places: replies still come. */
   sweep(now: number, expired: (op: Op, node: NodeLane) => void): void {
     if (now >= this.#earliest) {
-      let earliest = Infinity;
+      let earliest = NEVER;
       this.ring.forEach((op) => {
         if (op.state === SETTLED) return;
         if (now >= op.deadline) expired(op, this);
@@ -321,7 +322,7 @@ export class NodeLane implements ReplyTaker {
 
   #drain(): void {
     const lost = this.ring.clear();
-    this.#earliest = Infinity;
+    this.#earliest = NEVER;
     this.#owedSince = 0;
     for (const op of lost) if (op.state !== SETTLED) this.#owner.lost(op, this);
     this.#owner.progressed(this);

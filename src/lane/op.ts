@@ -53,7 +53,7 @@ export class Op {
   readonly rest: readonly WireArg[] | null;
   settle: Settle;
   readonly shape: Shape;
-  /** On the `turn.ts` clock, milliseconds. */
+  /** Whole milliseconds on the clock of `turn.ts`. */
   deadline: number;
   state = QUEUED;
   /** Times it was redirected or retried. */

@@ -21,7 +21,7 @@ import type { Holds } from "./holds.js";
 import type { NodeLane } from "./node.js";
 import { QUEUED, SETTLED } from "./op.js";
 import type { Op } from "./op.js";
-import { joinTicks, joinTurn, turnNow } from "./turn.js";
+import { joinTicks, joinTurn } from "./turn.js";
 import type { TurnMember } from "./turn.js";
 
 /** A turn's batch is sent early when it reaches this many operations or bytes. */
@@ -127,7 +127,7 @@ export class Outbox {
     this.#joined = true;
     joinTurn(this.#owner);
     joinTicks(this.#owner);
-    this.#since = turnNow();
+    this.#since = performance.now();
   }
 
   /** Sends before the turn ends; a flush already announced finds what comes after. */

@@ -20,6 +20,7 @@ import { OP_MULTI, OP_QUEUED, Op, SETTLED, headOf } from "./op.js";
 import type { Block, WireArg } from "./op.js";
 import { FLAG_SHAPE, INTEGER_SHAPE, RAW_SHAPE, STORED_SHAPE } from "./replies.js";
 import type { ReplyRows, Shape } from "./replies.js";
+import { NEVER } from "./turn.js";
 
 export const HEAD_TRANSACTION = headOf(Opcode.RAW, 0, false);
 
@@ -41,7 +42,7 @@ export function transactionBlock(count: number): Block {
   const block: { stand: Op[]; refusal: string | null; broken: boolean } = { stand: [], refusal: null, broken: false };
   for (let i = 0; i <= count; i += 1) {
     const flags = i === 0 ? OP_MULTI : OP_QUEUED;
-    const stand = new Op(HEAD_TRANSACTION, "", null, () => {}, RAW_SHAPE, Infinity, flags);
+    const stand = new Op(HEAD_TRANSACTION, "", null, () => {}, RAW_SHAPE, NEVER, flags);
     stand.state = SETTLED;
     stand.block = block;
     block.stand.push(stand);

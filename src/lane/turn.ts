@@ -20,11 +20,15 @@ let scheduled = false;
 let timer: NodeJS.Timeout | null = null;
 let coarse = 0;
 
-/** Milliseconds on this thread's monotonic clock, read at most once a turn by the hot path. */
-export function turnNow(): number {
-  if (scheduled && coarse !== 0) return coarse;
-  coarse = performance.now();
-  return coarse;
+/** A deadline that never comes. Deadlines are small integers, so that operations hold no boxed number. */
+export const NEVER = 0x7fff_ffff;
+/** Longest time a deadline may lie ahead, in milliseconds: 12 days. */
+const FARTHEST = 2 ** 30;
+
+/** The deadline `timeoutMs` from now, in whole milliseconds of this thread's monotonic clock, which a turn reads once. */
+export function deadlineIn(timeoutMs: number): number {
+  if (!scheduled) coarse = Math.ceil(performance.now());
+  return coarse + (timeoutMs < FARTHEST ? timeoutMs : FARTHEST);
 }
 
 /** Queues a member for this turn's flush. Call once per member and turn. */
@@ -32,7 +36,7 @@ export function joinTurn(member: TurnMember): void {
   dirty.push(member);
   if (scheduled) return;
   scheduled = true;
-  coarse = performance.now();
+  coarse = Math.ceil(performance.now());
   setImmediate(flushTurn);
 }
 
@@ -44,7 +48,6 @@ export function joinTicks(member: TurnMember): void {
 
 function flushTurn(): void {
   scheduled = false;
-  coarse = 0;
   const members = dirty.splice(0);
   for (const member of members) member.flush();
 }
