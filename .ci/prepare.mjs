@@ -13,8 +13,14 @@ import { locked } from "./lock.mjs";
 
 const NODE = [20, 19];
 const CRATES = [
-  ...["crates/core/src", "crates/core/Cargo.toml", "crates/addon", "Cargo.toml", "Cargo.lock", "rust-toolchain.toml"],
-  ...[".cargo", ".ci/build-native.mjs"],
+  "crates/core/src",
+  "crates/core/Cargo.toml",
+  "crates/addon",
+  "Cargo.toml",
+  "Cargo.lock",
+  "rust-toolchain.toml",
+  ".cargo",
+  ".ci/build-native.mjs",
 ];
 const forTests = process.argv.includes("--tests");
 
