@@ -1,0 +1,15 @@
+//! Keys over prefixes, both made from arbitrary bytes, against prefix comparison.
+
+#![no_main]
+#![allow(dead_code, reason = "the harness serves all targets")]
+
+#[path = "../../tests/core/feed.rs"]
+mod feed;
+#[path = "../../tests/core/generate.rs"]
+mod generate;
+#[path = "../../tests/core/harness.rs"]
+mod harness;
+#[path = "../../tests/core/models.rs"]
+mod models;
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| harness::route(data));
