@@ -68,19 +68,22 @@ export class Keylane<Domains = Record<string, object>> extends EventEmitter<Keyl
   readonly #raw = new Map<string, RawClient>();
   readonly #infos = new Map<string, Promise<CommandInfo>>();
   #closing: Promise<{ lost: number }> | null = null;
+  /** Events from before `open` gave the instance away: nobody could listen yet. */
+  #early: (() => void)[] | null = [];
 
   private constructor(resolved: Resolved) {
     super();
     this.#router = new Router(resolved.prefixes, resolved.fallback);
     this.#names = resolved.lanes.map((config) => config.domain);
     const listener: LaneListener = {
-      nodeUp: (domain, node) => void this.emit("node:up", { domain, node }),
-      nodeDown: (domain, node, reason) => void this.emit("node:down", { domain, node, reason }),
-      topology: (domain, version) => void this.emit("topology", { domain, version }),
-      degraded: (domain, reason) => void this.emit("degraded", { domain, reason }),
-      error: (error) => {
-        if (this.listenerCount("error") > 0) this.emit("error", error);
-      },
+      nodeUp: (domain, node) => this.#tell(() => void this.emit("node:up", { domain, node })),
+      nodeDown: (domain, node, reason) => this.#tell(() => void this.emit("node:down", { domain, node, reason })),
+      topology: (domain, version) => this.#tell(() => void this.emit("topology", { domain, version })),
+      degraded: (domain, reason) => this.#tell(() => void this.emit("degraded", { domain, reason })),
+      error: (error) =>
+        this.#tell(() => {
+          if (this.listenerCount("error") > 0) this.emit("error", error);
+        }),
     };
     this.#lanes = resolved.lanes.map((config) => new DomainLane(config, new Topology(), listener));
   }
@@ -90,11 +93,13 @@ export class Keylane<Domains = Record<string, object>> extends EventEmitter<Keyl
    *
    * @throws KeylaneError `KEYLANE_ERR_OPTIONS` naming the path of each fault; `KEYLANE_ERR_CONNECT` naming node, domain and
    * reason after `connectTimeoutMs`; `KEYLANE_ERR_AUTH`; `KEYLANE_ERR_NOT_CLUSTER`. Nothing stays open then.
+   * Events raised meanwhile are emitted in the turn after it resolves, so listeners added at once hear them.
    */
   static async open<const O extends OpenOptions>(options: O): Promise<Keylane<O["domains"]>> {
     const lanes = new Keylane<O["domains"]>(resolveOptions(options));
     try {
       await Promise.all(lanes.#lanes.map((lane) => lane.open()));
+      setImmediate(() => lanes.#tellEarly());
       return lanes;
     } catch (error) {
       lanes.destroy();
@@ -311,6 +316,17 @@ export class Keylane<Domains = Record<string, object>> extends EventEmitter<Keyl
     for (const raw of this.#raw.values()) raw.disconnect();
     this.#raw.clear();
     return { lost };
+  }
+
+  #tell(event: () => void): void {
+    if (this.#early === null) event();
+    else this.#early.push(event);
+  }
+
+  #tellEarly(): void {
+    const early = this.#early!;
+    this.#early = null;
+    for (const event of early) event();
   }
 
   #keyed(
