@@ -12,7 +12,7 @@ import { useC3, useSingle } from "../support/fixtures.js";
 import { errorIs, openLanes, rejection } from "../support/lanes.js";
 import { Relay } from "../support/relay.js";
 import { failure, Stub } from "../support/stub.js";
-import { until, within } from "../support/until.js";
+import { nextEvent, until, within } from "../support/until.js";
 
 const one = (nodes: string[], more: object = {}): OpenOptions => ({
   domains: { front: { prefixes: [""], nodes, ...more } },
@@ -252,6 +252,9 @@ describe("a cluster of which a node is away", () => {
     away.pause();
     try {
       const lanes = await openLanes(open);
+      const [degraded] = (await nextEvent(lanes, "degraded")) as [{ domain: string; reason: string }];
+      assert.equal(degraded.domain, "part");
+      assert.ok(degraded.reason.includes(away.address), degraded.reason);
       const keys = Array.from({ length: 60 }, (_, i) => `k${i}`);
       const results = await Promise.all(keys.map((key) => lanes.set(key, "v").catch((error: unknown) => error)));
       for (const [i, result] of results.entries()) {
