@@ -39,10 +39,20 @@ async function dev({ primaries, replicas, json = false }: DevOptions): Promise<v
   await triple.stop();
 }
 
-/** Resolves at the first signal that asks the process to end; a second one of the kind ends it at once. */
+/**
+ * Resolves at the first signal that asks the process to end. Ctrl-C under `npm run` arrives twice at once, from the terminal
+ * and from npm; only a later one ends the process on the spot (and leaves the rest to the sandbox's watchdog).
+ */
 function signalled(): Promise<undefined> {
+  let first: number | undefined;
   return new Promise((resolve) => {
-    for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) process.once(signal, () => resolve(undefined));
+    for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) {
+      process.on(signal, () => {
+        first ??= performance.now();
+        if (performance.now() - first > 500) process.exit(1);
+        resolve(undefined);
+      });
+    }
   });
 }
 
