@@ -11,22 +11,8 @@
 
 #![forbid(unsafe_code)]
 
-pub mod cache;
-#[cfg(not(loom))]
-pub mod clock;
-pub mod entry;
-mod epoch;
-mod evict;
-pub mod flight;
-mod ghost;
 pub mod hash;
-pub mod layout;
-pub mod lock;
-pub mod region;
 pub mod resp;
 pub mod route;
 pub mod slot;
-pub mod sync;
-pub mod table;
 pub mod text;
-pub mod thread;
