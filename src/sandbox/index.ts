@@ -9,20 +9,12 @@
  * await cluster.moveSlots([[0, 99]], cluster.primaries[0], cluster.primaries[1]);
  * ```
  */
+export { RespClient, type RespOptions } from "./client.js";
 export { type SandboxCluster, startCluster } from "./cluster.js";
 export { findServer, type ServerBinary } from "./find-server.js";
 export type { SandboxNode } from "./node.js";
 export type { Announce, ClusterOptions, ServerConfig, ServerOptions } from "./options.js";
-export {
-  encodeCommand,
-  formatAddress,
-  type Reply,
-  ReplyError,
-  ReplyParser,
-  RespClient,
-  type RespOptions,
-  toText,
-} from "./resp.js";
+export { encodeCommand, formatAddress, type Reply, ReplyError, ReplyParser, toText } from "./resp.js";
 export { type SandboxServer, type SandboxTriple, startSingle, startTriple } from "./single.js";
 export type { SlotMove } from "./slots.js";
 export type { SandboxTls, SandboxTlsOptions } from "./tls.js";

@@ -10,11 +10,12 @@ import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { ConnectionOptions } from "node:tls";
 import { KeylaneError } from "../errors.js";
+import { RespClient } from "./client.js";
 import { atLeast, type ServerBinary } from "./find-server.js";
 import { spawnGuarded } from "./guard.js";
 import type { Announce, ServerConfig, ServerOptions } from "./options.js";
 import { BUS_OFFSET, takePort } from "./ports.js";
-import { formatAddress, parseInfo, type Reply, RespClient } from "./resp.js";
+import { formatAddress, parseInfo, type Reply } from "./resp.js";
 import type { SandboxTls } from "./tls.js";
 
 /** What all nodes of one sandbox have in common. */
