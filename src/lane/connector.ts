@@ -9,7 +9,6 @@ import type { Socket } from "node:net";
 import { connect as connectTls } from "node:tls";
 import type { ConnectionOptions } from "node:tls";
 import { AbstractConnector } from "ioredis";
-import type { RedisOptions } from "ioredis";
 
 /** Receives the bytes of a connection once the lane owns it. */
 export interface ByteSink {
@@ -31,8 +30,14 @@ export class SocketSource {
     const { host, port, tls } = where;
     const dial = (): Socket => this.#dial(host, port, tls);
     this.Connector = class LaneConnector extends AbstractConnector {
-      constructor(options: unknown) {
-        super((options as RedisOptions & { disconnectTimeout?: number }).disconnectTimeout ?? 500);
+      constructor() {
+        super(0);
+      }
+
+      /** At once: the inherited way waits for the peer, by a timer that outlives a socket which failed to connect. */
+      override disconnect(): void {
+        this.connecting = false;
+        this.stream?.destroy();
       }
 
       override connect(): Promise<Socket> {

@@ -87,8 +87,9 @@ export class DomainLane implements NodeOwner, OutboxOwner, Detours, KeeperLane {
   #state: "open" | "closing" | "closed" = "open";
   /** Longest argument the nodes accept, in bytes. */
   #maxBulk: number;
-  /** Operations taken and not settled. */
+  /** Operations taken and not settled; of these, keylane's own. */
   #outstanding = 0;
+  #own = 0;
   #idle: (() => void)[] = [];
 
   constructor(config: LaneConfig, topology: Topology, listener: LaneListener) {
@@ -165,8 +166,17 @@ export class DomainLane implements NodeOwner, OutboxOwner, Detours, KeeperLane {
   callNode(node: NodeLane, name: string, args: readonly string[], shape: Shape, timeoutMs: number): Promise<unknown> {
     const promise = new Promise<unknown>(executor);
     const head = headOf(Opcode.GENERIC, KEY_NONE, false);
-    const op = new Op(head, name, args, grabbed, shape, deadlineIn(timeoutMs), OP_INTERNAL);
+    const settle = grabbed;
+    // Counted like any operation while it is under way, and taken out again when it is settled: stats tell calls only.
+    const uncount: Settle = (value) => {
+      if (value instanceof Promise) this.counts.failed -= 1;
+      else this.counts.succeeded -= 1;
+      this.#own -= 1;
+      settle(value);
+    };
+    const op = new Op(head, name, args, uncount, shape, deadlineIn(timeoutMs), OP_INTERNAL);
     this.#outstanding += 1;
+    this.#own += 1;
     joinTicks(this);
     if (node.writable) node.send([op], false);
     else this.#fail(op, "KEYLANE_ERR_CONNECT", `node ${node.name} is not connected`, node);
@@ -201,7 +211,7 @@ export class DomainLane implements NodeOwner, OutboxOwner, Detours, KeeperLane {
   }
 
   expired(op: Op, node?: NodeLane): void {
-    this.counts.timeouts += 1;
+    if ((op.flags & OP_INTERNAL) === 0) this.counts.timeouts += 1;
     if (op.state === QUEUED && op.refusal !== null) {
       this.failed(op, op.refusal);
       return;
@@ -362,7 +372,7 @@ export class DomainLane implements NodeOwner, OutboxOwner, Detours, KeeperLane {
       writes: sum((node) => node.writes),
       reconnects: sum((node) => Math.max(0, node.connects - 1)),
       refreshes: this.topology.refreshes,
-      pending: this.#outstanding,
+      pending: this.#outstanding - this.#own,
       nodes: this.fleet.stats(),
     };
   }
