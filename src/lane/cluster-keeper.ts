@@ -7,6 +7,11 @@ import { Keeper, whyOf } from "./keeper.js";
 import type { NodeLane } from "./node.js";
 import { RAW_SHAPE } from "./replies.js";
 
+/** Longest wait for a map, in milliseconds; then another node is asked. */
+const ASK_MS = 1000;
+/** A node that has owed replies for so long, in milliseconds, is not asked if another can be. */
+const SILENT_MS = 100;
+
 export class ClusterKeeper extends Keeper {
   protected readonly refreshes = true;
   /** The server lacks CLUSTER SHARDS (Redis < 7), or forbids it. */
@@ -15,11 +20,8 @@ export class ClusterKeeper extends Keeper {
   protected async establish(deadline: number): Promise<void> {
     const { config, topology, fleet } = this.lane;
     const seeds = config.seeds.map((seed) => fleet.at(topology.intern(seed))!);
-    await this.until(deadline, () => seeds.some((node) => node.state === "ready") || this.authFailed(seeds) !== null);
-    const seed = seeds.find((node) => node.state === "ready");
-    if (seed === undefined) throw this.unreachable(seeds);
     topology.claimRefresh(0);
-    await this.#ask(seed, true);
+    await this.#askFirst(seeds, deadline);
     fleet.follow();
     const primaries = (): NodeLane[] => fleet.live().filter((node) => !node.replica);
     await this.until(deadline, () => primaries().every((node) => node.state === "ready"));
@@ -31,9 +33,33 @@ export class ClusterKeeper extends Keeper {
   }
 
   protected async refresh(): Promise<void> {
+    const now = performance.now();
     const ready = this.lane.fleet.ready();
-    const node = ready[Math.floor(Math.random() * ready.length)];
+    const heard = ready.filter((node) => !node.silentFor(now, SILENT_MS));
+    const nodes = heard.length > 0 ? heard : ready;
+    const node = nodes[Math.floor(Math.random() * nodes.length)];
     if (node !== undefined) await this.#ask(node, false);
+  }
+
+  /** Asks one seed after the other, as they become ready, until one tells the map. */
+  async #askFirst(seeds: readonly NodeLane[], deadline: number): Promise<void> {
+    const asked = new Set<NodeLane>();
+    const next = (): NodeLane | undefined => seeds.find((node) => node.state === "ready" && !asked.has(node));
+    for (let fault: unknown = null; ;) {
+      const over = (): boolean =>
+        next() !== undefined || this.authFailed(seeds) !== null || asked.size === seeds.length;
+      await this.until(deadline, over);
+      const seed = next();
+      if (seed === undefined) throw fault ?? this.unreachable(seeds);
+      asked.add(seed);
+      try {
+        await this.#ask(seed, true);
+        return;
+      } catch (error) {
+        fault = error;
+        if ((error as KeylaneError).code === "KEYLANE_ERR_NOT_CLUSTER") throw error;
+      }
+    }
   }
 
   async #ask(node: NodeLane, first: boolean): Promise<void> {
@@ -72,7 +98,8 @@ export class ClusterKeeper extends Keeper {
   }
 
   #cluster(node: NodeLane, what: string): Promise<Reply> {
-    return this.lane.callNode(node, "CLUSTER", [what], RAW_SHAPE, this.lane.config.connectTimeoutMs) as Promise<Reply>;
+    const timeoutMs = Math.min(ASK_MS, this.lane.config.connectTimeoutMs);
+    return this.lane.callNode(node, "CLUSTER", [what], RAW_SHAPE, timeoutMs) as Promise<Reply>;
   }
 
   #notCluster(node: NodeLane, cause: KeylaneError): KeylaneError {

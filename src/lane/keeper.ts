@@ -17,6 +17,8 @@ import type { Shape } from "./replies.js";
 const AUTH_PATTERN = /WRONGPASS|NOAUTH|invalid password|invalid username|Client sent AUTH|AUTH <password>/i;
 /** Distance of health checks of nodes that answer reads, in milliseconds. */
 const HEALTH_MS = 1000;
+/** While a domain is not whole, it is asked again after this part of the time it has not been. */
+const PATIENCE = 1 / 16;
 
 /** What a keeper needs of its lane. */
 export interface KeeperLane {
@@ -32,6 +34,10 @@ export abstract class Keeper {
   protected readonly lane: KeeperLane;
   protected stopped = false;
   #timer: NodeJS.Timeout | null = null;
+  /** When `#timer` fires. */
+  #due = 0;
+  /** Since when the domain has not been whole; 0 while it is. */
+  #ailingSince = 0;
   #interval: NodeJS.Timeout | null = null;
   #health: NodeJS.Timeout | null = null;
   #running = false;
@@ -50,6 +56,7 @@ export abstract class Keeper {
     await this.establish(performance.now() + this.lane.config.connectTimeoutMs);
     if (this.stopped) return;
     if (this.refreshes) {
+      this.#askAgain();
       this.#interval = setInterval(() => this.request(), refreshIntervalMs * (0.9 + Math.random() / 5));
       this.#interval.unref();
     }
@@ -59,14 +66,18 @@ export abstract class Keeper {
     this.#health.unref();
   }
 
-  /** Wishes for a fresh map, soon. */
-  request(): void {
-    if (!this.refreshes || this.stopped || this.#timer !== null) return;
+  /** Wishes for a fresh map: soon, or after `leastMs`. */
+  request(leastMs = 0): void {
+    if (!this.refreshes || this.stopped) return;
     if (this.#running) {
       this.#wished = true;
       return;
     }
-    const delay = this.lane.topology.refreshDelay(this.lane.config.refreshMinimumMs);
+    const delay = Math.max(leastMs, this.lane.topology.refreshDelay(this.lane.config.refreshMinimumMs));
+    const due = performance.now() + delay;
+    if (this.#timer !== null && this.#due <= due) return;
+    if (this.#timer !== null) clearTimeout(this.#timer);
+    this.#due = due;
     this.#timer = setTimeout(() => void this.#run(), delay === 0 ? 0 : delay + Math.random() * 20);
     this.#timer.unref();
   }
@@ -88,6 +99,13 @@ export abstract class Keeper {
   protected abstract establish(deadline: number): Promise<void>;
   /** Asks for the map and applies it. */
   protected abstract refresh(): Promise<void>;
+
+  /** Whether every slot has a primary that is connected. */
+  protected whole(): boolean {
+    const { topology, fleet } = this.lane;
+    const nodes = topology.nodes().filter((node) => !node.replica);
+    return nodes.every(({ index }) => fleet.at(index)?.state === "ready") && topology.uncovered() === 0;
+  }
 
   protected tell(error: KeylaneError): void {
     const key = `${error.code} ${error.node ?? ""}`;
@@ -146,11 +164,23 @@ export abstract class Keeper {
     try {
       await this.refresh();
     } catch (error) {
+      this.#wished = true;
       this.tell(error as KeylaneError);
     } finally {
       this.#running = false;
     }
     if (this.#wished) this.request();
+    this.#askAgain();
+  }
+
+  /** A cluster that lost a node says nothing by itself when another has taken over: it is asked until it is whole. */
+  #askAgain(): void {
+    const now = performance.now();
+    if (this.whole()) this.#ailingSince = 0;
+    else {
+      this.#ailingSince ||= now;
+      this.request(Math.min(this.lane.config.refreshIntervalMs, (now - this.#ailingSince) * PATIENCE));
+    }
   }
 
   async #checkAll(): Promise<void> {

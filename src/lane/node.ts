@@ -116,9 +116,9 @@ export class NodeLane implements ReplyTaker {
     return this.#socket !== null && this.#socket.writable;
   }
 
-  /** Whether it is worth waiting for: not ready yet, and not given up. */
+  /** Whether it is worth waiting for: not ready yet (or just broken, and about to be told so), and not given up. */
   get awaited(): boolean {
-    return this.state === "connecting" || this.state === "down";
+    return this.state === "ready" ? !this.#socket!.writable : this.state !== "closed";
   }
 
   /** Whether `count` more operations may be sent now. */
