@@ -1,0 +1,124 @@
+/**
+ * The shared cache (L1) as TypeScript sees it: one `CacheSession` is one thread's seat in a region of shared memory that all
+ * threads of the process read and write. Only the Rust addon implements it.
+ *
+ * ```text
+ * info     [ proof index | proof | expiry | check | feeder | value length | flags | - ]     what lookup and store tell
+ * claim    [ word index | value ]                                                           what claim tells
+ * ```
+ */
+
+/** How a region is divided; zero or absent means the default. */
+export interface CacheOptions {
+  /** Mean bytes of key + value to plan the index for. */
+  readonly entryBytes?: number;
+  /** Longest value in bytes; longer ones are not cached. */
+  readonly maxValueBytes?: number;
+  /** Longest key in bytes; longer ones are not cached. */
+  readonly maxKeyBytes?: number;
+  /** Threads that can use the region at once. */
+  readonly maxThreads?: number;
+}
+
+/** What `lookup` returns. */
+export const CacheKind = {
+  MISS: 0,
+  /** The value was copied to the start of `out`. */
+  HIT: 1,
+  /** The key is known not to exist. */
+  ABSENT: 2,
+  /** `out` is too small; `INFO_LENGTH` says what it takes. */
+  NO_ROOM: 3,
+} as const;
+
+/** What `store` returns. */
+export const CacheStored = {
+  KEPT: 0,
+  /** The key was invalidated after the ticket was taken. */
+  OVERTAKEN: 1,
+  /** Key or value too long. */
+  BYPASSED: 2,
+  BUSY: 3,
+  CLOSED: 4,
+} as const;
+
+/** What `claim` returns. */
+export const CacheClaim = {
+  /** The caller loads, and releases the claim. */
+  ELECTED: 0,
+  /** Another loads: wait while word `claim[0]` of the region equals `claim[1]`. */
+  WAIT: 1,
+  /** The caller loads without a claim. */
+  CROWDED: 2,
+} as const;
+
+/** Words of `info`. While the proof word `INFO_PROOF_INDEX` equals `INFO_PROOF`, the result stands until `INFO_CHECK`. */
+export const INFO_PROOF_INDEX = 0;
+export const INFO_PROOF = 1;
+/** Milliseconds of the region's clock, wrapping; compare by signed difference. */
+export const INFO_EXPIRY = 2;
+/** When to look up again: at expiry, or when a refresher is to be elected. */
+export const INFO_CHECK = 3;
+export const INFO_FEEDER = 4;
+export const INFO_LENGTH = 5;
+/** Bit set of `FLAG_*`. */
+export const INFO_FLAGS = 6;
+export const INFO_WORDS = 8;
+
+/** The caller is the one to refresh the value. */
+export const FLAG_ELECTED = 1;
+/** The value is past its expiry and was returned because the caller allowed it. */
+export const FLAG_STALE = 2;
+/** The value holds a byte ≥ 0x80 (only told by `lookup`). */
+export const FLAG_HIGH = 4;
+
+/** One thread's use of a region. */
+export interface CacheSession {
+  /** Names → values of the layout, offsets in words from `base`. */
+  readonly layout: Readonly<Record<string, number>>;
+  /** Word of the region (as `Int32Array`) at which offset 0 of the layout lies. */
+  readonly base: number;
+  /** Digest of layout and version, 64 bits in hexadecimal. */
+  readonly digest: string;
+  /** Copies the value of `key` to `out`. `staleMs`: how long past its expiry it may be; `leaseMs`: 0 elects nobody. */
+  lookup(key: string | Uint8Array, staleMs: number, leaseMs: number, out: Uint8Array, info: Int32Array): number;
+  /** Begins a load: the ticket to hand to `store`. */
+  beginLoad(key: string | Uint8Array): number;
+  /** Stores a loaded value (null: the key does not exist). */
+  store(
+    key: string | Uint8Array,
+    value: Uint8Array | null,
+    ttlMs: number,
+    refreshMs: number,
+    feeder: number,
+    domain: number,
+    ticket: number,
+    info: Int32Array,
+  ): number;
+  /** Removes a key and makes loads of it that are under way be refused. */
+  invalidate(key: string | Uint8Array): boolean;
+  invalidateAll(): void;
+  /** Removes all that one connection fed. Returns how many. O(index). */
+  invalidateFeeder(feeder: number): number;
+  /** Removes a domain's keys with a prefix (empty: all of them). Returns how many. O(index). */
+  invalidatePrefix(domain: number, prefix: string | Uint8Array): number;
+  claim(key: string | Uint8Array, patienceMs: number, claim: Int32Array): number;
+  /** Ends a claim. True when it was still the caller's: then notify the waiters of its word. */
+  release(index: number, value: number): boolean;
+  /** Sums of the counters over all threads, by name. */
+  counters(): Record<string, number>;
+  /** Adds to one of this thread's counters, by its place in the layout's counter block. */
+  count(counter: number, amount: number): void;
+  /** Entries and bytes in use. O(index). */
+  usage(): { entries: number; bytes: number };
+  /** Leaves the seat. With `closeRegion`, ends the cache for all threads. */
+  end(closeRegion: boolean): void;
+}
+
+/** What the addon offers. */
+export interface CacheCore {
+  /** Lays out zeroed memory and takes a seat; starts the clock. Throws when it is too small. */
+  createCache(memory: Int32Array, options: CacheOptions): CacheSession;
+  /** Takes a seat in a region that another thread of this process laid out. Throws when it is not one, or another version. */
+  attachCache(memory: Int32Array): CacheSession;
+}
