@@ -84,7 +84,7 @@ export class Fleet {
     const choices = new Map<number, NodeLane[]>();
     for (const node of this.live()) {
       this.alias[node.index] = node.index;
-      const usable = node.replica && node.healthy && node.state === "ready";
+      const usable = node.replica && node.feed.healthy && node.state === "ready";
       const view = usable ? this.#topology.node(node.index) : null;
       if (view === null || view.primary < 0) continue;
       const list = choices.get(view.primary);

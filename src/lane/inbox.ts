@@ -22,6 +22,7 @@ import {
 } from "../native/types.js";
 import type { ByteSink } from "./connector.js";
 import { ReplyRows } from "./replies.js";
+import type { Feed } from "./replies.js";
 
 const READ_BYTES = 128 << 10;
 const LIMITS = { maxBulk: 512 << 20, maxRows: 8 << 20, maxDepth: 128, maxLine: 64 << 10 };
@@ -52,9 +53,9 @@ export class Inbox implements ByteSink {
   #fill = 0;
   #parsed = 0;
 
-  constructor(taker: ReplyTaker) {
+  constructor(taker: ReplyTaker, feed: Feed) {
     this.#taker = taker;
-    this.#rows = new ReplyRows(this.#memory);
+    this.#rows = new ReplyRows(this.#memory, feed);
   }
 
   /** A new connection begins. */

@@ -45,6 +45,16 @@ export interface LaneListener {
   error(error: KeylaneError): void;
 }
 
+/** Takes part in the life of a lane's connections: the shared cache, to hear of changes made by others. */
+export interface ConnectionHooks {
+  /** The handshake is over; operations wait for this. */
+  prepare(node: NodeLane): Promise<void>;
+  /** A push frame; the cursor stands at it. */
+  pushed(node: NodeLane, rows: ReplyRows): void;
+  /** The connection with this feeder number is gone. */
+  unfed(feeder: number): void;
+}
+
 /** What every call may bring. `timeoutMs` is already validated. */
 export interface CallLimits {
   readonly timeoutMs?: number | undefined;
@@ -57,6 +67,12 @@ let grabbed: Settle = () => {};
 /** The one executor of all promises: hands its resolver over in a variable, so no closure is made per call. */
 const executor = (resolve: Settle): void => {
   grabbed = resolve;
+};
+
+const HEAD_PTTL = headOf(Opcode.PTTL, 0, true);
+/** Settles an operation whose result nobody waits for. */
+const ignore: Settle = (value) => {
+  if (value instanceof Promise) value.catch(() => {});
 };
 
 export class DomainLane implements NodeOwner, OutboxOwner, Detours, KeeperLane {
@@ -77,6 +93,7 @@ export class DomainLane implements NodeOwner, OutboxOwner, Detours, KeeperLane {
     retries: 0,
   };
   readonly #listener: LaneListener;
+  #hooks: ConnectionHooks | null = null;
   readonly #outbox: Outbox;
   readonly #keeper: Keeper;
   /** Set for rings: which operations a stand-in server may run. */
@@ -107,6 +124,11 @@ export class DomainLane implements NodeOwner, OutboxOwner, Detours, KeeperLane {
     this.#redirector = new Redirector(this);
   }
 
+  /** Gives the connections to be made a companion; before `open`. */
+  accompany(hooks: ConnectionHooks): void {
+    this.#hooks = hooks;
+  }
+
   /** Contacts the servers, reads the topology and dials. Rejects when none can serve before the connect deadline. */
   open(): Promise<void> {
     return this.#keeper.open();
@@ -134,6 +156,18 @@ export class DomainLane implements NodeOwner, OutboxOwner, Detours, KeeperLane {
     const op = new Op(head, first, rest, grabbed, shape ?? this.valueShape, this.#deadline(limits), 0);
     op.script = script;
     this.#begin(op, limits.signal);
+    return promise;
+  }
+
+  /**
+   * A value together with the key's remaining life, in one run of frames: the life is read first, by `life`, so that `value`
+   * can rely on it. Only the value's reply settles the call.
+   */
+  load(key: WireArg, life: Shape, value: Shape, limits: CallLimits): Promise<unknown> {
+    const deadline = this.#deadline(limits);
+    this.#begin(new Op(HEAD_PTTL, key, null, ignore, life, deadline, 0), undefined);
+    const promise = new Promise<unknown>(executor);
+    this.#begin(new Op(HEAD_GET, key, null, grabbed, value, deadline, 0), limits.signal);
     return promise;
   }
 
@@ -279,8 +313,16 @@ export class DomainLane implements NodeOwner, OutboxOwner, Detours, KeeperLane {
     this.#redirector.toPrimary(op);
   }
 
-  pushed(_node: NodeLane, _rows: ReplyRows): void {
-    // Nothing subscribes to pushes on a lane yet; whatever a server sends unasked is passed over.
+  pushed(node: NodeLane, rows: ReplyRows): void {
+    this.#hooks?.pushed(node, rows);
+  }
+
+  async prepare(node: NodeLane): Promise<void> {
+    await this.#hooks?.prepare(node);
+  }
+
+  unfed(feeder: number): void {
+    this.#hooks?.unfed(feeder);
   }
 
   progressed(_node: NodeLane): void {
@@ -299,7 +341,7 @@ export class DomainLane implements NodeOwner, OutboxOwner, Detours, KeeperLane {
 
   down(node: NodeLane, reason: string): void {
     const { domain } = this.config;
-    node.healthy = !node.replica;
+    node.feed.healthy = !node.replica;
     this.#listener.nodeDown(domain, node.name, reason);
     if (connectChannel.hasSubscribers) connectChannel.publish({ domain, node: node.name, state: "down", reason });
     this.#keeper.changed(node);

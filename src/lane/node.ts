@@ -20,7 +20,7 @@ import type { ReplyTaker } from "./inbox.js";
 import { OpRing } from "./op-ring.js";
 import { Op, QUEUED, SENT, SETTLED, headOf } from "./op.js";
 import { PAIRS_SHAPE, RAW_SHAPE } from "./replies.js";
-import type { ReplyRows, Shape } from "./replies.js";
+import type { Feed, ReplyRows, Shape } from "./replies.js";
 import { NEVER } from "./turn.js";
 
 /** Bulk limit of a server that does not tell. */
@@ -42,6 +42,10 @@ export interface NodeOwner {
   /** `op` cannot be answered. */
   failed(op: Op, error: KeylaneError): void;
   pushed(node: NodeLane, rows: ReplyRows): void;
+  /** The handshake is over: whatever has to be sent before the first operation. */
+  prepare(node: NodeLane): Promise<void>;
+  /** The connection that kept the values of `feeder` coherent is gone. */
+  unfed(feeder: number): void;
   /** Replies were handled (or the ring was emptied): fences may have been passed. */
   progressed(node: NodeLane): void;
   up(node: NodeLane): void;
@@ -73,12 +77,12 @@ export class NodeLane implements ReplyTaker {
   connects = 0;
   bytesSent = 0;
   writes = 0;
-  /** For replicas: linked to its primary when last asked. */
-  healthy: boolean;
+  /** For replicas, `healthy`: linked to its primary when last asked. */
+  readonly feed: Feed = { feeder: 0, healthy: true };
   /** Smoothed round trip in milliseconds; 0 before the first measurement. */
   roundTripMs = 0;
   readonly ring = new OpRing();
-  readonly inbox: Inbox = new Inbox(this);
+  readonly inbox: Inbox = new Inbox(this, this.feed);
   readonly #owner: NodeOwner;
   readonly #redis: Redis;
   readonly #source: SocketSource;
@@ -97,7 +101,7 @@ export class NodeLane implements ReplyTaker {
     this.address = { host: view.host, port: view.port };
     this.name = `${view.host}:${view.port}`;
     this.replica = view.replica;
-    this.healthy = !view.replica;
+    this.feed.healthy = !view.replica;
     this.#source = new SocketSource({ ...this.address, tls: owner.config.tls });
     this.#redis = new Redis(this.#options() as RedisOptions & { replyMapping?: "legacy" });
     this.#redis.on("error", (error: Error) => {
@@ -205,7 +209,7 @@ export class NodeLane implements ReplyTaker {
     else {
       this.#current = op;
       const value = op.shape.read(rows);
-      if (value === null && !this.healthy && op.isRead) this.#owner.doubted(op);
+      if (value === null && !this.feed.healthy && op.isRead) this.#owner.doubted(op);
       else this.#owner.answered(op, value);
     }
     return true;
@@ -300,6 +304,7 @@ export class NodeLane implements ReplyTaker {
       // A user without CONFIG, or a product that hides it, keeps the protocol's own limit; a lost connection is no answer.
       if ((error as KeylaneError).outcome !== "rejected") return;
     }
+    await this.#owner.prepare(this);
     this.#open();
   }
 
@@ -321,6 +326,9 @@ export class NodeLane implements ReplyTaker {
   }
 
   #drain(): void {
+    const { feeder } = this.feed;
+    this.feed.feeder = 0;
+    if (feeder !== 0) this.#owner.unfed(feeder);
     const lost = this.ring.clear();
     this.#earliest = NEVER;
     this.#owedSince = 0;

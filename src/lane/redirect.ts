@@ -62,7 +62,7 @@ export class Redirector {
     else if (action === "ask") this.#asked(op, message, node);
     else if (action === "eval") this.#evalOnce(op, message, node);
     else if (action === "primary" && node.replica) {
-      node.healthy = false;
+      node.feed.healthy = false;
       this.toPrimary(op);
     } else this.#retryLater(op, message, node, action === "refresh");
   }

@@ -17,15 +17,25 @@ export interface Shape {
 
 const INITIAL_ROWS = 4096;
 
+/** What readers of a reply need to know of the connection it came over. */
+export interface Feed {
+  /** Number under which values from here are kept coherent; 0 when nothing tells of their changes. */
+  feeder: number;
+  /** False for a replica that may have lost its data. */
+  healthy: boolean;
+}
+
 export class ReplyRows {
+  readonly feed: Feed;
   table = new Int32Array(ROWS_BASE + INITIAL_ROWS * ROW_WORDS);
   buffer: Buffer;
   at = ROWS_BASE;
   /** Texts come as strings (default) or as buffers. */
   asBuffers = false;
 
-  constructor(buffer: Buffer) {
+  constructor(buffer: Buffer, feed: Feed) {
     this.buffer = buffer;
+    this.feed = feed;
   }
 
   /** Kind of the reply at the cursor, without the high-byte mark; skips an attribute before it. */
@@ -78,6 +88,19 @@ export class ReplyRows {
   isError(): boolean {
     const kind = this.kind();
     return kind === Kind.ERROR || kind === Kind.BLOB_ERROR;
+  }
+
+  /** Direct children of the aggregate at the cursor. */
+  length(): number {
+    return this.table[this.at + 2]!;
+  }
+
+  /** The text row at the cursor as a view of the connection's buffer, valid until the next read. */
+  bytes(): Buffer {
+    const start = this.table[this.at + 1]!;
+    const end = start + this.table[this.at + 2]!;
+    this.at += ROW_WORDS;
+    return this.buffer.subarray(start, end);
   }
 
   /** Steps into the aggregate at the cursor: its first element is next. */

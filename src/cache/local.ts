@@ -1,0 +1,71 @@
+/**
+ * L0: this thread's own map from key to decoded value, in front of the shared region. An entry is proven by one word: every
+ * overwrite, invalidation, eviction or recycling of its way in the region counts that word up, in whichever thread it happens,
+ * so a hit is one Map lookup, one proof word, the clock word and a hit counter — no crossing, no decoding.
+ *
+ * Plain reads of the proof and clock words are enough: a stale read is a delay of visibility, never a wrong proof.
+ */
+import type { SharedRegion } from "../shared/region.js";
+
+/** Most entries held; the oldest leave first (the region still has them). */
+const MAX_ENTRIES = 65_536;
+
+class LocalEntry {
+  value: unknown;
+  index: number;
+  proof: number;
+  /** When to ask the region again, on its clock. */
+  check: number;
+
+  constructor(value: unknown, index: number, proof: number, check: number) {
+    this.value = value;
+    this.index = index;
+    this.proof = proof;
+    this.check = check;
+  }
+}
+
+export class LocalCache {
+  /** Answers given by this thread's map. */
+  hits = 0;
+  readonly #entries = new Map<string, LocalEntry>();
+  readonly #proofs: Int32Array;
+  readonly #hitWords: Int32Array;
+  readonly #words: Int32Array;
+  readonly #clock: number;
+
+  constructor({ proofs, hits, words, clock }: SharedRegion) {
+    this.#proofs = proofs;
+    this.#hitWords = hits;
+    this.#words = words;
+    this.#clock = clock;
+  }
+
+  /** The value, null when the key is known to be absent, undefined when this map cannot tell. */
+  get(key: string): unknown {
+    const entry = this.#entries.get(key);
+    if (entry === undefined) return undefined;
+    const { index } = entry;
+    if (this.#proofs[index] !== entry.proof || ((this.#words[this.#clock]! - entry.check) | 0) >= 0) return undefined;
+    this.#hitWords[index]! += 1;
+    this.hits += 1;
+    return entry.value;
+  }
+
+  set(key: string, value: unknown, index: number, proof: number, check: number): void {
+    const entry = this.#entries.get(key);
+    if (entry !== undefined) {
+      entry.value = value;
+      entry.index = index;
+      entry.proof = proof;
+      entry.check = check;
+      return;
+    }
+    if (this.#entries.size >= MAX_ENTRIES) this.#entries.delete(this.#entries.keys().next().value!);
+    this.#entries.set(key, new LocalEntry(value, index, proof, check));
+  }
+
+  clear(): void {
+    this.#entries.clear();
+  }
+}

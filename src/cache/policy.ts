@@ -1,0 +1,18 @@
+/** How a domain is cached; resolved from its options at open. Times in milliseconds. */
+export interface CachePolicy {
+  /** `all`: every key read; `hot`: keys admitted as hot; `off`. */
+  readonly mode: "all" | "hot" | "off";
+  /** Longest life in the cache; never beyond the key's own. */
+  readonly ttlMs: number;
+  /** Age from which on a hit elects one refresher; 0 never. */
+  readonly refreshAfterMs: number;
+  /** Life of "there is no such key". */
+  readonly negativeTtlMs: number;
+  readonly maxValueBytes: number;
+  /** How long an elected refresher has before the next one is elected. */
+  readonly leaseMs: number;
+  /** While the cluster is down, how long past its expiry a value may be given; 0 never. */
+  readonly staleIfErrorMs: number;
+  /** Subscribe to the domain's prefixes instead of the keys read. */
+  readonly broadcast: boolean;
+}
