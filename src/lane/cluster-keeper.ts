@@ -3,6 +3,7 @@ import { KeylaneError } from "../errors.js";
 import type { Reply } from "../types.js";
 import { readShards, readSlots } from "./discover.js";
 import type { Report } from "./discover.js";
+import { Heirs } from "./heirs.js";
 import { Keeper, whyOf } from "./keeper.js";
 import type { NodeLane } from "./node.js";
 import { RAW_SHAPE } from "./replies.js";
@@ -14,6 +15,7 @@ const SILENT_MS = 100;
 
 export class ClusterKeeper extends Keeper {
   protected readonly refreshes = true;
+  readonly #heirs = new Heirs(this.lane);
   /** The server lacks CLUSTER SHARDS (Redis < 7), or forbids it. */
   #useSlots = false;
 
@@ -30,6 +32,16 @@ export class ClusterKeeper extends Keeper {
     for (const node of down) this.lane.notifyDegraded(`node ${node.name} is not reachable: ${whyOf(node)}`);
     const uncovered = topology.uncovered();
     if (uncovered > 0) this.lane.notifyDegraded(`${uncovered} slots have no node`);
+  }
+
+  override changed(node: NodeLane): void {
+    super.changed(node);
+    if (node.state === "down") this.#heirs.watch();
+  }
+
+  override stop(): void {
+    super.stop();
+    this.#heirs.stop();
   }
 
   protected async refresh(): Promise<void> {
@@ -68,6 +80,7 @@ export class ClusterKeeper extends Keeper {
     for (const fault of report.faults) this.tell(fault);
     if (report.shards.some((shard) => shard.primary !== null && shard.ranges.length > 0)) {
       topology.apply(report.shards);
+      this.#heirs.learn(report.shards);
       return;
     }
     // An empty report (a node that was just reset, say) is no reason to forget a map that may still be right.

@@ -1,6 +1,7 @@
 /**
  * The connections of one domain in this thread, by node index of the shared topology. The invariant: `nodes[i]` is a
- * connection to the address that record i held when it was dialled; `follow` lets go of those whose record changed.
+ * connection to the address that record i held when it was dialled; `follow` lets go of those whose record changed. A
+ * connection let go takes nothing any more, gets the replies it is owed, and ends.
  */
 import type { NodeStats } from "../types.js";
 import type { Topology } from "../routing/topology.js";
@@ -22,6 +23,9 @@ export class Fleet {
   #version = 0;
   #rotation = 0;
   #closed = false;
+  readonly #leaving = new Set<NodeLane>();
+  /** Counts of connections that ended. */
+  readonly #past: Traffic = { bytesSent: 0, bytesReceived: 0, writes: 0, reconnects: 0 };
 
   /** `replace` takes operations whose node went away before they were sent. */
   constructor(owner: NodeOwner, topology: Topology, replace: (ops: Op[]) => void) {
@@ -48,6 +52,16 @@ export class Fleet {
     return this.nodes.filter((node): node is NodeLane => node !== undefined);
   }
 
+  /** Every connection that may still owe replies: those held, and those let go. */
+  all(): NodeLane[] {
+    return this.#leaving.size === 0 ? this.live() : [...this.live(), ...this.#leaving];
+  }
+
+  /** Whether any connection owes replies. */
+  get owing(): boolean {
+    return this.all().some((node) => node.ring.size > 0);
+  }
+
   /** Connections that can send now. */
   ready(): NodeLane[] {
     return this.live().filter((node) => node.state === "ready");
@@ -64,8 +78,10 @@ export class Fleet {
     const { scaleReads } = this.#owner.config;
     for (const view of this.#topology.nodes()) {
       const node = this.nodes[view.index];
-      if (node !== undefined && node.generation === view.generation && node.replica !== view.replica)
-        this.#retire(node);
+      if (node !== undefined && node.generation === view.generation && node.replica !== view.replica) {
+        if (view.replica) this.#retire(node);
+        else node.promote();
+      }
       if (!view.replica || scaleReads !== "master") this.at(view.index);
     }
     for (const node of this.live()) {
@@ -73,6 +89,29 @@ export class Fleet {
       if (view === null || view.generation !== node.generation) this.#retire(node);
       else if (node.state !== "ready" && node.waiting.length > 0) this.#replace(node.waiting.splice(0));
     }
+  }
+
+  /** Lets go of a connection that nothing is sent to: a replica's, when reads go to primaries. */
+  release(index: number): void {
+    const node = this.nodes[index];
+    const idle = this.#owner.config.scaleReads === "master" && this.#topology.node(index)?.replica === true;
+    if (node !== undefined && idle) this.#retire(node);
+  }
+
+  /** Forgets the connections let go that have ended. */
+  sweep(): void {
+    for (const node of this.#leaving) {
+      if (node.state !== "closed") continue;
+      this.#leaving.delete(node);
+      count(this.#past, node);
+    }
+  }
+
+  /** Traffic of all connections since the beginning. */
+  traffic(): Traffic {
+    const total = { ...this.#past };
+    for (const node of this.all()) count(total, node);
+    return total;
   }
 
   /**
@@ -104,7 +143,7 @@ export class Fleet {
   /** Ends all connections for good. */
   close(): void {
     this.#closed = true;
-    for (const node of this.live()) node.close();
+    for (const node of this.all()) node.close();
   }
 
   stats(): NodeStats[] {
@@ -113,7 +152,7 @@ export class Fleet {
       .map((node) => ({
         node: node.name,
         role: node.replica ? "replica" : "primary",
-        state: node.state === "closed" ? "down" : node.state,
+        state: node.state === "connecting" || node.state === "ready" ? node.state : "down",
         slots: this.#topology.slotCount(node.index),
         inFlight: node.ring.size,
         waiting: node.waiting.length,
@@ -123,9 +162,25 @@ export class Fleet {
   #retire(node: NodeLane): void {
     if (this.nodes[node.index] === node) this.nodes[node.index] = undefined;
     const waiting = node.waiting.splice(0).filter((op) => op.state !== SETTLED);
-    node.close();
+    this.#leaving.add(node);
+    node.leave();
     if (waiting.length > 0) this.#replace(waiting);
   }
+}
+
+/** Counters of connections, as `DomainStats` tells them. */
+interface Traffic {
+  bytesSent: number;
+  bytesReceived: number;
+  writes: number;
+  reconnects: number;
+}
+
+function count(total: Traffic, node: NodeLane): void {
+  total.bytesSent += node.bytesSent;
+  total.bytesReceived += node.inbox.bytesReceived;
+  total.writes += node.writes;
+  total.reconnects += Math.max(0, node.connects - 1);
 }
 
 function nearest(nodes: readonly NodeLane[]): NodeLane {

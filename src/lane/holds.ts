@@ -13,6 +13,8 @@ class Hold {
   /** Not sent yet. */
   queue: Op[] = [];
   until = 0;
+  /** Waits for a node to serve the slot. */
+  homeless = false;
   fences: { node: NodeLane; tail: number }[] = [];
 }
 
@@ -39,22 +41,31 @@ export class Holds {
   }
 
   /**
-   * Takes back an operation that `node` refused, before all that was not sent yet; the hold lasts until everything `node`
-   * was sent so far is settled.
+   * Takes back an operation that was sent, before all that was not sent yet; the hold lasts until everything `node` was
+   * sent so far is settled.
    */
-  addFenced(slot: number, op: Op, node: NodeLane): void {
+  addFenced(slot: number, op: Op, node: NodeLane | null): void {
     const { back, fences } = this.#of(slot);
     back.push(op);
     this.size += 1;
-    if (!fences.some((fence) => fence.node === node)) fences.push({ node, tail: node.ring.tail });
+    if (node !== null && !fences.some((fence) => fence.node === node)) fences.push({ node, tail: node.ring.tail });
   }
 
-  /** As `addFenced` (as `add` without a node), and the hold lasts at least until `until`. */
+  /**
+   * As `addFenced`, and the hold lasts at least until `until`. Without a node (none serves the slot) the operation was not
+   * sent, and `housed` ends the wait.
+   */
   addDelayed(slot: number, op: Op, node: NodeLane | null, until: number): void {
     if (node === null) this.add(slot, op);
     else this.addFenced(slot, op, node);
     const hold = this.#of(slot);
+    hold.homeless ||= node === null;
     hold.until = Math.max(hold.until, until);
+  }
+
+  /** Slots that waited for a node and have one now need not wait longer. */
+  housed(nodeOf: (slot: number) => number): void {
+    for (const [slot, hold] of this.#holds) if (hold.homeless && nodeOf(slot) >= 0) hold.until = 0;
   }
 
   /** Ends the holds that are over and returns their operations, in order per slot. */

@@ -103,8 +103,7 @@ export abstract class Keeper {
   /** Whether every slot has a primary that is connected. */
   protected whole(): boolean {
     const { topology, fleet } = this.lane;
-    const nodes = topology.nodes().filter((node) => !node.replica);
-    return nodes.every(({ index }) => fleet.at(index)?.state === "ready") && topology.uncovered() === 0;
+    return [...new Set(topology.slots)].every((owner) => owner >= 0 && fleet.at(owner)?.state === "ready");
   }
 
   protected tell(error: KeylaneError): void {

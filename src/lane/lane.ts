@@ -114,7 +114,7 @@ export class DomainLane implements NodeOwner, OutboxOwner, Detours, KeeperLane {
     this.topology = topology;
     this.codec = CODECS[config.codec];
     this.valueShape = new ValueShape(this.codec);
-    this.fleet = new Fleet(this, topology, (ops) => this.#replace(ops));
+    this.fleet = new Fleet(this, topology, (ops) => void this.#outbox.prepend(ops));
     this.#listener = listener;
     this.#maxBulk = config.maxValueBytes;
     this.#outbox = new Outbox(this);
@@ -225,7 +225,8 @@ export class DomainLane implements NodeOwner, OutboxOwner, Detours, KeeperLane {
 
   sweep(now: number): boolean {
     const expired = (op: Op, node?: NodeLane): void => this.expired(op, node);
-    for (const node of this.fleet.live()) {
+    this.fleet.sweep();
+    for (const node of this.fleet.all()) {
       node.sweep(now, expired);
       if (node.silentFor(now, this.config.silenceTimeoutMs)) {
         node.reset(new KeylaneError("KEYLANE_ERR_TIMEOUT", `node ${node.name} takes bytes and sends none`));
@@ -236,11 +237,16 @@ export class DomainLane implements NodeOwner, OutboxOwner, Detours, KeeperLane {
       this.#outbox.resend(this.holds.release(now));
     }
     if (this.fleet.behind) this.follow();
-    return this.#outstanding > 0;
+    // What a node owes to nobody any more still tells whether it is alive.
+    return this.#outstanding > 0 || this.fleet.owing;
   }
 
   follow(): void {
     this.fleet.follow();
+    if (this.holds.active) {
+      this.holds.housed((slot) => this.topology.nodeOf(slot));
+      this.#outbox.resend(this.holds.release(performance.now()));
+    }
     this.#listener.topology(this.config.domain, this.topology.version);
   }
 
@@ -273,6 +279,20 @@ export class DomainLane implements NodeOwner, OutboxOwner, Detours, KeeperLane {
     this.#redirector.delay(op, slot, null, this.#error("KEYLANE_ERR_NO_NODE", message, op));
   }
 
+  get restricted(): boolean {
+    return this.#ring !== null && this.#ring.ejecting;
+  }
+
+  screen(ops: Op[]): void {
+    let kept = 0;
+    for (const op of ops) {
+      const refusal = this.#ring!.refusal(op);
+      if (refusal === null) ops[kept++] = op;
+      else this.#fail(op, "KEYLANE_ERR_NO_NODE", refusal);
+    }
+    ops.length = kept;
+  }
+
   // ── what nodes report ────────────────────────────────────────────────────────────────────────────────────────────
 
   answered(op: Op, value: unknown): void {
@@ -285,6 +305,7 @@ export class DomainLane implements NodeOwner, OutboxOwner, Detours, KeeperLane {
 
   failed(op: Op, error: KeylaneError): void {
     if (op.state === SETTLED) return;
+    if (op.state === QUEUED) this.#outbox.dropped = true;
     op.state = SETTLED;
     this.counts.failed += 1;
     this.#outstanding -= 1;
@@ -299,7 +320,7 @@ export class DomainLane implements NodeOwner, OutboxOwner, Detours, KeeperLane {
   lost(op: Op, node: NodeLane): void {
     const retry = op.isRead && (op.flags & OP_INTERNAL) === 0 && op.attempts < this.config.maxRedirections;
     if (retry && this.#state !== "closed" && this.mayRetry(performance.now())) {
-      this.#redirector.again(op);
+      this.#redirector.askAgain(op, node);
       return;
     }
     const { lastError } = node;
@@ -345,7 +366,7 @@ export class DomainLane implements NodeOwner, OutboxOwner, Detours, KeeperLane {
     this.#listener.nodeDown(domain, node.name, reason);
     if (connectChannel.hasSubscribers) connectChannel.publish({ domain, node: node.name, state: "down", reason });
     this.#keeper.changed(node);
-    if (this.#state === "open") this.#keeper.request();
+    if (this.#state === "open" && node.state !== "closed") this.#keeper.request();
   }
 
   // ── what detours and keepers need ────────────────────────────────────────────────────────────────────────────────
@@ -397,7 +418,7 @@ export class DomainLane implements NodeOwner, OutboxOwner, Detours, KeeperLane {
     this.#keeper.stop();
     const before = this.counts.failed;
     const unsent = [...this.#outbox.clear(), ...this.holds.clear()];
-    for (const node of this.fleet.live()) unsent.push(...node.waiting.splice(0));
+    for (const node of this.fleet.all()) unsent.push(...node.waiting.splice(0));
     for (const op of unsent) this.#fail(op, "KEYLANE_ERR_CLOSED", "keylane was closed");
     this.fleet.close();
     this.#blocking.close();
@@ -405,14 +426,9 @@ export class DomainLane implements NodeOwner, OutboxOwner, Detours, KeeperLane {
   }
 
   stats(): DomainStats {
-    const live = this.fleet.live();
-    const sum = (of: (node: NodeLane) => number): number => live.reduce((total, node) => total + of(node), 0);
     return {
       ...this.counts,
-      bytesSent: sum((node) => node.bytesSent),
-      bytesReceived: sum((node) => node.inbox.bytesReceived),
-      writes: sum((node) => node.writes),
-      reconnects: sum((node) => Math.max(0, node.connects - 1)),
+      ...this.fleet.traffic(),
       refreshes: this.topology.refreshes,
       pending: this.#outstanding - this.#own,
       nodes: this.fleet.stats(),
@@ -428,9 +444,7 @@ export class DomainLane implements NodeOwner, OutboxOwner, Detours, KeeperLane {
   /** Checks an operation and accepts it. */
   #begin(op: Op, signal: AbortSignal | undefined): void {
     const fault = oversize(op, this.config.maxKeyBytes, this.#maxBulk);
-    const standIn = this.#ring?.refusal(op) ?? null;
     if (fault !== null) this.#refuse(op, "KEYLANE_ERR_TOO_LARGE", fault);
-    else if (standIn !== null) this.#refuse(op, "KEYLANE_ERR_NO_NODE", standIn);
     else if (signal?.aborted === true) this.#refuse(op, "KEYLANE_ERR_ABORTED", "the caller aborted", signal.reason);
     else {
       const abort = (reason: unknown): void =>
@@ -456,10 +470,6 @@ export class DomainLane implements NodeOwner, OutboxOwner, Detours, KeeperLane {
     this.#outstanding += 1;
     this.counts.commands += 1;
     this.#fail(op, code, message, null, cause);
-  }
-
-  #replace(ops: Op[]): void {
-    for (const op of ops) if (op.state !== SETTLED) this.#outbox.add(op);
   }
 
   #fail(op: Op, code: KeylaneErrorCode, message: string, node?: NodeLane | null, cause?: unknown): void {

@@ -52,7 +52,11 @@ export interface NodeOwner {
   down(node: NodeLane, reason: string): void;
 }
 
-export type NodeState = "connecting" | "ready" | "down" | "closed";
+/** `leaving`: nothing is sent any more, and the connection ends when it owes nothing. */
+export type NodeState = "connecting" | "ready" | "down" | "leaving" | "closed";
+
+/** A connection that is leaving and silent for so long, in milliseconds, is given up. */
+const LEAVE_MS = 200;
 
 /** Stands in the ring for a reply that nobody waits for. */
 const IGNORED = new Op(headOf(Opcode.GENERIC, KEY_NONE, false), "ASKING", null, () => {}, RAW_SHAPE, NEVER, 0);
@@ -65,7 +69,7 @@ export class NodeLane implements ReplyTaker {
   /** `host:port` */
   readonly name: string;
   /** Whether it was a replica when it was dialled (and so told READONLY). */
-  readonly replica: boolean;
+  replica: boolean;
   state: NodeState = "connecting";
   /** Operations for this node that wait for the connection, in order. */
   waiting: Op[] = [];
@@ -122,7 +126,8 @@ export class NodeLane implements ReplyTaker {
 
   /** Whether it is worth waiting for: not ready yet (or just broken, and about to be told so), and not given up. */
   get awaited(): boolean {
-    return this.state === "ready" ? !this.#socket!.writable : this.state !== "closed";
+    if (this.state === "ready") return !this.#socket!.writable;
+    return this.state === "connecting" || this.state === "down";
   }
 
   /** Whether `count` more operations may be sent now. */
@@ -177,6 +182,7 @@ export class NodeLane implements ReplyTaker {
       });
       this.#earliest = earliest;
     }
+    if (this.state === "leaving" && this.silentFor(now, LEAVE_MS)) this.close();
     if (this.waiting.length === 0) return;
     for (const op of this.waiting) if (op.state !== SETTLED && now >= op.deadline) expired(op, this);
     this.waiting = this.waiting.filter((op) => op.state !== SETTLED);
@@ -188,10 +194,23 @@ export class NodeLane implements ReplyTaker {
     this.#socket?.destroy();
   }
 
+  /** A replica became the primary. What was told to the server for reads from replicas means nothing to a primary. */
+  promote(): void {
+    this.replica = false;
+    this.healthy = true;
+    this.#redis.options.readOnly = false;
+  }
+
+  /** Takes nothing any more, and ends when it owes nothing. */
+  leave(): void {
+    if (this.state === "ready" && this.ring.size > 0) this.state = "leaving";
+    else this.close();
+  }
+
   /** Ends the connection for good. In-flight operations are reported lost. */
   close(): void {
     if (this.state === "closed") return;
-    const wasReady = this.state === "ready";
+    const wasReady = this.state === "ready" || this.state === "leaving";
     this.state = "closed";
     this.#redis.disconnect();
     (this.#socket ?? this.#source.socket)?.destroy();
@@ -238,7 +257,10 @@ export class NodeLane implements ReplyTaker {
   }
 
   handled(): void {
-    if (this.ring.size === 0) this.#owedSince = 0;
+    if (this.ring.size === 0) {
+      this.#owedSince = 0;
+      if (this.state === "leaving") this.close();
+    }
     this.#owner.progressed(this);
   }
 
@@ -316,6 +338,7 @@ export class NodeLane implements ReplyTaker {
   }
 
   #lost(): void {
+    if (this.state === "leaving") this.close();
     if (this.state === "closed") return;
     const wasReady = this.state === "ready";
     this.state = "down";

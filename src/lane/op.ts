@@ -49,8 +49,8 @@ export interface Block {
 export class Op {
   head: number;
   /** Argument 0: the key of an opcode'd command, the name of a generic one. */
-  readonly first: WireArg;
-  readonly rest: readonly WireArg[] | null;
+  first: WireArg;
+  rest: readonly WireArg[] | null;
   settle: Settle;
   readonly shape: Shape;
   /** Whole milliseconds on the clock of `turn.ts`. */

@@ -42,6 +42,9 @@ export interface OutboxOwner extends TurnMember {
   overloaded(op: Op, node: NodeLane | null): void;
   /** No node is known for the operation (`slot` null: it has no key). */
   homeless(op: Op, slot: number | null): void;
+  /** Some operations may not go where their slot goes: `screen` settles and removes those. */
+  readonly restricted: boolean;
+  screen(ops: Op[]): void;
 }
 
 export class Outbox {
@@ -53,6 +56,8 @@ export class Outbox {
   #since = 0;
   #joined = false;
   #sending = false;
+  /** Operations were settled before they were sent (aborted, say), perhaps some that are pending. */
+  dropped = false;
 
   constructor(owner: OutboxOwner) {
     const { topology, holds, fleet } = owner;
@@ -68,13 +73,21 @@ export class Outbox {
     else if (this.#pending.length >= FLUSH_OPS || this.#bytes >= FLUSH_BYTES) this.#flushEarly();
   }
 
-  /** Puts operations that waited before those of this turn, and sends. */
-  resend(ops: readonly Op[]): void {
+  /** Puts operations that waited before those of this turn. False when none of them needs sending any more. */
+  prepend(ops: readonly Op[]): boolean {
     const live = ops.filter((op) => op.state !== SETTLED);
-    if (live.length === 0) return;
+    if (live.length === 0) return false;
     for (const op of live) op.state = QUEUED;
     this.#pending = live.concat(this.#pending);
-    this.#flushEarly();
+    if (!this.#joined) this.#join();
+    // They waited: the deadlines are looked at before sending.
+    this.#since = 0;
+    return true;
+  }
+
+  /** As `prepend`, and sends. */
+  resend(ops: readonly Op[]): void {
+    if (this.prepend(ops)) this.#flushEarly();
   }
 
   /** Sends what is pending. */
@@ -92,7 +105,8 @@ export class Outbox {
     this.#spare = [];
     this.#bytes = 0;
     const now = performance.now();
-    if (now - this.#since > STALE_MS) this.#expire(ops, now);
+    if (this.dropped || now - this.#since > STALE_MS) this.#expire(ops, now);
+    if (this.#owner.restricted) this.#owner.screen(ops);
     if (config.scaleReads !== "master") fleet.rotate();
     this.#sending = true;
     try {
@@ -132,13 +146,9 @@ export class Outbox {
 
   /** Sends before the turn ends; a flush already announced finds what comes after. */
   #flushEarly(): void {
-    if (this.#sending) {
-      if (!this.#joined) this.#join();
-      return;
-    }
-    const joined = this.#joined;
+    if (this.#sending) return;
     this.flush();
-    this.#joined = joined;
+    this.#joined = true;
   }
 
   #send(ops: Op[]): void {
@@ -201,5 +211,6 @@ export class Outbox {
       else ops[kept++] = op;
     }
     ops.length = kept;
+    this.dropped = false;
   }
 }

@@ -12,7 +12,8 @@ import { mapAddress } from "./discover.js";
 import type { Fleet } from "./fleet.js";
 import type { Holds } from "./holds.js";
 import type { NodeLane } from "./node.js";
-import { OP_INTERNAL, OP_MULTI, OP_QUEUED, Op, QUEUED, SETTLED, headOf } from "./op.js";
+import { OP_INTERNAL, OP_MULTI, OP_QUEUED, QUEUED, SETTLED, headOf } from "./op.js";
+import type { Op } from "./op.js";
 import { parseRedirect, replyError, ruleFor } from "./refusal.js";
 
 /** First delay before a refused operation is tried again; doubles up to `RETRY_MAX_MS`. */
@@ -67,19 +68,25 @@ export class Redirector {
     } else this.#retryLater(op, message, node, action === "refresh");
   }
 
-  /** Sends an operation that certainly did not run (or only reads) once more. */
-  again(op: Op): void {
+  /**
+   * Sends an operation that certainly did not run (or only reads) once more: before later ones of its slot, and when `fence`
+   * has answered all it was sent.
+   */
+  askAgain(op: Op, fence: NodeLane | null): void {
     this.#lane.counts.retries += 1;
     op.attempts += 1;
     op.state = QUEUED;
-    this.#lane.enqueue(op);
+    const { key } = op;
+    if (key === null) this.#lane.enqueue(op);
+    else this.#lane.holds.addFenced(native.slot(key), op, fence);
   }
 
   /** Holds the slot back until the operation may be tried again, or gives the refusal when the deadline comes first. */
   delay(op: Op, slot: number, node: NodeLane | null, refusal: KeylaneError): void {
     const now = performance.now();
     const pause = Math.min(RETRY_MAX_MS, RETRY_MIN_MS * 2 ** Math.min(op.attempts, 8)) * (0.5 + Math.random() / 2);
-    if (now + pause >= op.deadline || !this.#lane.mayRetry(now)) {
+    // Waiting for a node troubles no server, so it takes nothing from the budget.
+    if (now + pause >= op.deadline || (node !== null && !this.#lane.mayRetry(now))) {
       this.#lane.failed(op, refusal);
       return;
     }
@@ -148,16 +155,16 @@ export class Redirector {
       this.#surface(op, message, node);
       return;
     }
-    const head = headOf(Opcode.GENERIC, op.key === null ? KEY_NONE : 3, op.isRead);
-    const again = new Op(head, "EVAL", [op.script, ...op.rest!], op.settle, op.shape, op.deadline, op.flags);
-    op.state = SETTLED;
-    this.again(again);
+    op.head = headOf(Opcode.GENERIC, op.key === null ? KEY_NONE : 3, op.isRead);
+    op.first = "EVAL";
+    op.rest = [op.script, ...op.rest!];
+    this.askAgain(op, node);
   }
 
   /** A replica that is loading or has lost its primary is no authority: the primary is asked. */
   toPrimary(op: Op): void {
     op.head &= ~(FLAG_READ << HEAD_FLAGS_SHIFT);
-    this.again(op);
+    this.askAgain(op, null);
   }
 
   #retryLater(op: Op, message: string, node: NodeLane, refresh: boolean): void {

@@ -50,9 +50,13 @@ export class RingKeeper extends Keeper {
     // A ring has no map of its own to ask for.
   }
 
+  get ejecting(): boolean {
+    return this.#ejected.size > 0;
+  }
+
   /** Why an operation may not run now, or null: it would count on a server that stands in for another. */
   refusal(op: Op): string | null {
-    if (this.#ejected.size === 0 || op.isRead || BEARABLE.has(op.head & 0xff)) return null;
+    if (op.isRead || BEARABLE.has(op.head & 0xff)) return null;
     const key = op.key;
     const server = key === null ? undefined : this.lane.config.ring[this.#home[native.slot(key)]!];
     if (server === undefined || !this.#ejected.has(this.lane.config.ring.indexOf(server))) return null;

@@ -145,6 +145,31 @@ export class Topology {
     });
   }
 
+  /**
+   * Gives slots to the node that took over from `lost` (-1: from none): those of `ranges` that are still with it, or with
+   * nobody. Returns whether there were any. O(slots).
+   */
+  inherit(ranges: ShardView["ranges"], lost: number, heir: Address): boolean {
+    return this.#locked(() => {
+      const index = this.#intern(heir);
+      if (index < 0) return false;
+      let changed = false;
+      for (const [first, last] of ranges) {
+        for (let slot = first; slot <= last; slot += 1) {
+          const owner = this.slots[slot]!;
+          if (owner !== -1 && (owner !== lost || owner === index)) continue;
+          Atomics.store(this.slots, slot, index);
+          changed = true;
+        }
+      }
+      if (changed) {
+        this.#setRole(index, LIVE, -1);
+        Atomics.add(this.#words, VERSION, 1);
+      }
+      return changed;
+    });
+  }
+
   /** Ensures an address has a record without giving it slots (an ASK target, a seed). */
   intern(address: Address): number {
     return this.#locked(() => this.#intern(address));
