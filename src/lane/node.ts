@@ -197,7 +197,7 @@ export class NodeLane implements ReplyTaker {
   /** A replica became the primary. What was told to the server for reads from replicas means nothing to a primary. */
   promote(): void {
     this.replica = false;
-    this.healthy = true;
+    this.feed.healthy = true;
     this.#redis.options.readOnly = false;
   }
 
