@@ -6,10 +6,11 @@
  * so operations per second depend on it; CPU time per operation is the client's own.
  */
 import { nativeInfo } from "keylane";
-import { BASELINES } from "./baselines/baseline.js";
+import { BASELINES, type BaselineId } from "./baselines/baseline.js";
 import { withCluster } from "./harness/cluster.js";
-import { contest, type Entrant, roundOf, rowName } from "./harness/contest.js";
+import { contest } from "./harness/contest.js";
 import { type KeySpec, numberedPrefixes, traceSize } from "./harness/keys.js";
+import type { RoundSpec } from "./harness/loop.js";
 import { load, serverVersion } from "./harness/nodes.js";
 import type { Settings, Suite } from "./harness/suite.js";
 import { describeEnvironment } from "./report/environment.js";
@@ -29,6 +30,8 @@ const OTHERS = ["node-redis cluster", "GLIDE cluster"];
 
 const grouped = (n: number) => n.toLocaleString("en-US");
 const inFlight = (n: number) => `${grouped(n)} in flight`;
+/** Name of a contestant's row under a condition. */
+const rowName = (contestant: string, condition: string) => `${contestant}, ${condition}`;
 
 /** Goals of the crowded case: CPU time and operations against ioredis Cluster, CPU time against the others. */
 export function judgeHeavy(rows: readonly Row[], verdict: Verdict): void {
@@ -73,42 +76,64 @@ function mainKeys(settings: Settings): KeySpec {
   return { count: traceSize(settings.trace), prefixes, trace: settings.trace };
 }
 
+/** Bounds of a round of gets with `inFlight` promises open. */
+function roundOf(settings: Settings, inFlight: number): RoundSpec {
+  if (settings.quick) return { inFlight, maxOps: Math.max(1000, inFlight * 4), maxMs: 200 };
+  return { inFlight, maxOps: 1_500_000, maxMs: 1000 };
+}
+
+/** What a contestant does before anything is counted. */
+function warmupOf(settings: Settings): RoundSpec {
+  return settings.quick ? roundOf(settings, 64) : { inFlight: 64, maxOps: 200_000, maxMs: 5000 };
+}
+
+/** All contestants on the same keys, at every number in flight. */
+function playAll(settings: Settings, nodes: readonly string[], keys: KeySpec): Promise<Row[]> {
+  const entrants = BASELINES.map((id) => ({ name: id, entry: { id, nodes, keys } }));
+  const heats = [...LIGHT, HEAVY].map((n) => ({
+    name: inFlight(n),
+    round: roundOf(settings, n),
+    row: (name: string) => ({ name: rowName(name, inFlight(n)), group: inFlight(n) }),
+  }));
+  return contest(settings, "lane-child", entrants, heats, warmupOf(settings));
+}
+
+/** Contestants that differ in their keys, at 1,024 in flight. */
+function playVariants(
+  settings: Settings,
+  nodes: readonly string[],
+  what: string,
+  variants: readonly { readonly id: BaselineId; readonly keys: KeySpec; readonly label: string }[],
+): Promise<Row[]> {
+  const entrants = variants.map(({ id, keys }) => ({ name: id, entry: { id, nodes, keys } }));
+  const group = `${what}, ${inFlight(HEAVY)}`;
+  const row = (name: string, i: number) => ({ name: rowName(name, variants[i].label), group });
+  const heat = { name: group, round: roundOf(settings, HEAVY), row };
+  return contest(settings, "lane-child", entrants, [heat], warmupOf(settings));
+}
+
 async function runLane(settings: Settings, nodes: readonly string[]) {
   const verdict = new Verdict();
   const main = mainKeys(settings);
   const sizes = settings.keys.toSorted((a, b) => a - b);
   await load(nodes[0], { count: Math.max(main.count, ...sizes), prefixes: main.prefixes });
-
-  const all: Entrant[] = BASELINES.map((id) => ({ id, keys: main }));
-  const heats = [...LIGHT, HEAVY].map((n) => ({ group: inFlight(n), round: roundOf(settings, n) }));
-  const peers = await contest(settings, nodes, all, heats);
+  const peers = await playAll(settings, nodes, main);
   judgeHeavy(peers, verdict);
   judgeLatency(peers, verdict);
 
-  const round = roundOf(settings, HEAVY);
   const bySize = sizes.map((count) => ({ keys: { count, prefixes: main.prefixes }, label: `${grouped(count)} keys` }));
-  const overKeys = await contest(
-    settings,
-    nodes,
-    [
-      ...bySize.map(({ keys, label }): Entrant => ({ id: "keylane", keys, label })),
-      ...bySize.map(({ keys, label }): Entrant => ({ id: "harness", keys, label })),
-    ],
-    [{ group: `distinct keys, ${inFlight(HEAVY)}`, round }],
-  );
-  judgeFlat(overKeys, `${bySize.at(-1)?.label} ÷ ${bySize[0].label}, furthest from 1 on the way`, verdict);
+  const overKeys = await playVariants(settings, nodes, "distinct keys", [
+    ...bySize.map(({ keys, label }) => ({ id: "keylane" as const, keys, label })),
+    ...bySize.map(({ keys, label }) => ({ id: "harness" as const, keys, label })),
+  ]);
+  judgeFlat(overKeys, `${bySize.map(({ label }) => label).join(", ")}: furthest from the first`, verdict);
 
   const byPrefixes = PREFIX_COUNTS.map((n) => {
     const keys = { count: settings.quick ? 3000 : PREFIX_KEYS, prefixes: numberedPrefixes(n) };
-    return { keys, label: `${n} prefixes` };
+    return { id: "keylane" as const, keys, label: `${n} prefixes` };
   });
   for (const { keys } of byPrefixes) await load(nodes[0], keys);
-  const overPrefixes = await contest(
-    settings,
-    nodes,
-    byPrefixes.map(({ keys, label }): Entrant => ({ id: "keylane", keys, label })),
-    [{ group: `prefixes, ${inFlight(HEAVY)}`, round }],
-  );
+  const overPrefixes = await playVariants(settings, nodes, "prefixes", byPrefixes);
   judgeFlat(overPrefixes, `${PREFIX_COUNTS[1]} ÷ ${PREFIX_COUNTS[0]} prefixes`, verdict);
 
   return { rows: [...peers, ...overKeys, ...overPrefixes], keys: main.count, verdict };

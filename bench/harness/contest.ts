@@ -1,58 +1,53 @@
 /**
- * Contestants side by side: one process each, all connected before the first round, rounds interleaved, rows out. The
- * invariant: contestants of one group play under the same bounds, and none is left running.
+ * Contestants side by side: one process each, all open before the first round, rounds interleaved, rows out. The invariant:
+ * contestants of one heat play under the same bounds, and none is left running. No garbage collection is forced between
+ * rounds: it would throw compiled code away, and the shorter rounds would then measure the compiler.
  */
-import type { BaselineId } from "../baselines/baseline.js";
 import { summarize } from "../report/stats.js";
 import type { Row } from "../report/types.js";
-import type { KeySpec } from "./keys.js";
-import type { RoundSpec } from "./loop.js";
-import { PeerProcess } from "./peer-process.js";
+import { PeerProcess, type Program } from "./peer-process.js";
 import { interleave } from "./rounds.js";
 import type { Settings } from "./suite.js";
 
-/** One contestant: a baseline and the keys it reads. */
-export interface Entrant {
-  readonly id: BaselineId;
-  readonly keys: KeySpec;
-  /** Told apart by this when a baseline takes part more than once. */
-  readonly label?: string;
+/** One contestant. */
+export interface Entrant<Entry> {
+  /** Stands for it in messages until it is open. */
+  readonly name: string;
+  /** What its program needs to open it. */
+  readonly entry: Entry;
 }
 
-/** A condition all contestants play under. */
-export interface Heat {
-  /** Heading of its rows; its end, after the name of the contestant, makes the row's name. */
-  readonly group: string;
-  readonly round: RoundSpec;
+/** A condition that all contestants play under. */
+export interface Heat<Round> {
+  /** What the messages call it. */
+  readonly name: string;
+  readonly round: Round;
+  /** Name and group of the row of contestant `i`, whose own name is `name`. */
+  row(name: string, i: number): { readonly name: string; readonly group: string };
 }
 
-/** Name of a contestant's row in a heat. */
-export function rowName(contestant: string, label: string): string {
-  return `${contestant}, ${label}`;
-}
-
-/** Bounds of a round of gets with `inFlight` promises open. */
-export function roundOf(settings: Settings, inFlight: number): RoundSpec {
-  if (settings.quick) return { inFlight, maxOps: Math.max(1000, inFlight * 4), maxMs: 200 };
-  return { inFlight, maxOps: 1_500_000, maxMs: 1000 };
-}
-
-/** Plays all heats, one after the other, with the same processes. */
-export async function contest(
+/**
+ * Plays all heats, one after the other, with the same processes. Before the first, each contestant plays `warmup` once, which
+ * is not counted: long enough for its code to be compiled as it would be in a service that runs for days.
+ */
+export async function contest<Entry, Round extends { readonly maxMs: number }>(
   settings: Settings,
-  nodes: readonly string[],
-  entrants: readonly Entrant[],
-  heats: readonly Heat[],
+  program: Program,
+  entrants: readonly Entrant<Entry>[],
+  heats: readonly Heat<Round>[],
+  warmup: Round,
 ): Promise<Row[]> {
-  const peers: PeerProcess[] = [];
+  const peers: PeerProcess<Entry, Round>[] = [];
   const rows: Row[] = [];
   try {
-    for (const { id, keys } of entrants) peers.push(await PeerProcess.start(id, nodes, keys));
-    for (const { group, round } of heats) {
-      settings.note(`${group}: ${settings.rounds} rounds of ${peers.length} contestants`);
-      const samples = await interleave(peers.length, settings.rounds, (i) => peers[i].play(round));
+    for (const { name, entry } of entrants) peers.push(await PeerProcess.start(program, name, entry));
+    for (const peer of peers) await peer.play(warmup);
+    for (const heat of heats) {
+      settings.note(`${heat.name}: ${settings.rounds} rounds of ${peers.length} contestants`);
+      const samples = await interleave(peers.length, settings.rounds, (i) => peers[i].play(heat.round));
       for (const [i, peer] of peers.entries()) {
-        rows.push(summarize(rowName(peer.name, entrants[i].label ?? group), group, peer.role, samples[i]));
+        const { name, group } = heat.row(peer.name, i);
+        rows.push(summarize(name, group, peer.role, samples[i]));
       }
     }
   } finally {

@@ -32,11 +32,6 @@ function toSample(ops: number, ms: number, cpu: NodeJS.CpuUsage, latencies: Floa
   return { opsPerSec: (ops / ms) * 1000, cpuMicrosPerOp: (cpu.user + cpu.system) / ops, ...percentiles(latencies) };
 }
 
-/** Collects garbage when the process was started with `--expose-gc`, so that no round pays for the one before. */
-function collect(): void {
-  (globalThis as { gc?: () => void }).gc?.();
-}
-
 /** One promise per GET. Rejects on the first wrong value or error. */
 export async function runLoop(
   get: (key: string) => Promise<string | null>,
@@ -75,7 +70,6 @@ export async function runLoop(
     }
   };
 
-  collect();
   const started = performance.now();
   const cpuStarted = process.cpuUsage();
   deadline = started + round.maxMs;
@@ -98,7 +92,6 @@ export async function runBatches(batches: Batches, round: RoundSpec): Promise<Sa
   const most = Math.max(1, Math.floor(round.maxOps / round.inFlight));
   const latencies = new Float64Array(most);
   let done = 0;
-  collect();
   const started = performance.now();
   const cpuStarted = process.cpuUsage();
   const deadline = started + round.maxMs;

@@ -4,32 +4,36 @@
  */
 import { type ChildProcess, fork } from "node:child_process";
 import { once } from "node:events";
-import type { BaselineId } from "../baselines/baseline.js";
 import type { Role, Sample } from "../report/types.js";
-import type { KeySpec } from "./keys.js";
-import type { RoundSpec } from "./loop.js";
-import type { Answer, Request } from "./peer-child.js";
+import type { Answer, Request } from "./serve.js";
 
 const OPEN_MS = 60_000;
 /** Grace on top of a round's own bound; a peer that needs longer hangs. */
 const GRACE_MS = 30_000;
 const CLOSE_MS = 10_000;
 
-export class PeerProcess {
+/** A program of this folder that calls `serve`. */
+export type Program = "lane-child" | "route-child";
+
+export class PeerProcess<Entry, Round extends { readonly maxMs: number }> {
   readonly #child: ChildProcess;
   #name: string;
   #role: Role = "peer";
 
-  private constructor(id: BaselineId) {
-    this.#name = id;
-    this.#child = fork(new URL("./peer-child.js", import.meta.url), { execArgv: ["--expose-gc"] });
+  private constructor(program: Program, name: string) {
+    this.#name = name;
+    this.#child = fork(new URL(`./${program}.js`, import.meta.url));
   }
 
-  /** Starts a process, connects its peer to `nodes` and makes its keys. */
-  static async start(id: BaselineId, nodes: readonly string[], keys: KeySpec): Promise<PeerProcess> {
-    const peer = new PeerProcess(id);
+  /** Starts a process and opens its contestant; `name` stands for it until it has told its own. */
+  static async start<Entry, Round extends { readonly maxMs: number }>(
+    program: Program,
+    name: string,
+    entry: Entry,
+  ): Promise<PeerProcess<Entry, Round>> {
+    const peer = new PeerProcess<Entry, Round>(program, name);
     try {
-      const opened = await peer.#ask({ do: "open", id, nodes, keys }, "open", OPEN_MS);
+      const opened = await peer.#ask({ do: "open", entry }, "open", OPEN_MS);
       peer.#name = opened.name;
       peer.#role = opened.role;
       return peer;
@@ -47,12 +51,12 @@ export class PeerProcess {
     return this.#role;
   }
 
-  /** Plays one round. Rejects when a value was wrong or the peer failed or hung. */
-  async play(round: RoundSpec): Promise<Sample> {
+  /** Plays one round. Rejects when a value was wrong or the contestant failed or hung. */
+  async play(round: Round): Promise<Sample> {
     return (await this.#ask({ do: "round", round }, "round", round.maxMs + GRACE_MS)).sample;
   }
 
-  /** Closes the peer and ends its process, at once when it does not close by itself. */
+  /** Closes the contestant and ends its process, at once when it does not close by itself. */
   async stop(): Promise<void> {
     if (this.#child.exitCode !== null || this.#child.signalCode !== null) return;
     const gone = once(this.#child, "exit");
@@ -61,7 +65,11 @@ export class PeerProcess {
     await gone;
   }
 
-  async #ask<D extends Answer["did"]>(request: Request, did: D, ms: number): Promise<Extract<Answer, { did: D }>> {
+  async #ask<D extends Answer["did"]>(
+    request: Request<Entry, Round>,
+    did: D,
+    ms: number,
+  ): Promise<Extract<Answer, { did: D }>> {
     const listening = new AbortController();
     const timer = setTimeout(() => listening.abort(), ms);
     try {
@@ -69,9 +77,9 @@ export class PeerProcess {
       const exited = once(this.#child, "exit", { signal: listening.signal }).then(() => [
         { did: "fail", reason: "its process ended" } satisfies Answer,
       ]);
+      exited.catch(() => {});
       this.#child.send(request);
       const [answer] = (await Promise.race([answered, exited])) as [Answer];
-      exited.catch(() => {});
       if (answer.did === did) return answer as Extract<Answer, { did: D }>;
       throw new Error(answer.did === "fail" ? answer.reason : `it answered ${answer.did} to ${did}`);
     } catch (error) {
