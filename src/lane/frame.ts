@@ -16,8 +16,8 @@ const pool: Outgoing[] = [];
 /** A write buffer. `release` is created once with it and given to every socket write of it. */
 export class Outgoing {
   readonly bytes: Buffer;
-  /** Writes not finished yet. */
-  uses = 0;
+  /** Holders: whoever encoded into it, and every write not finished yet. Each calls `release` once. */
+  uses = 1;
   readonly release = (): void => {
     this.uses -= 1;
     if (this.uses === 0 && this.bytes.length === POOL_BYTES && pool.length < POOL_SIZE) pool.push(this);
@@ -30,7 +30,10 @@ export class Outgoing {
 
 function outgoing(size: number): Outgoing {
   if (size > POOL_BYTES) return new Outgoing(size);
-  return pool.pop() ?? new Outgoing(POOL_BYTES);
+  const pooled = pool.pop();
+  if (pooled === undefined) return new Outgoing(POOL_BYTES);
+  pooled.uses = 1;
+  return pooled;
 }
 
 /** Encoder of one thread: its scratch memory is used inside one call only, so all lanes share it. */
@@ -44,7 +47,7 @@ class FrameEncoder {
 
   /**
    * Slots, places and encodes `ops`. On return `place[i]` tells op i's node and `sections` the runs of bytes; null when
-   * nothing could be placed.
+   * nothing could be placed. The caller releases the buffer once its writes hold it.
    */
   encode(ops: readonly Op[], tables: EncodeTables): Outgoing | null {
     this.#pack(ops);
@@ -63,20 +66,23 @@ class FrameEncoder {
         this.sections,
       );
       if (bytes > 0) return target;
-      giveBack(target);
+      target.release();
       if (bytes === 0) return null;
       target = outgoing(-bytes);
     }
   }
 
-  /** Encodes `ops` into one run, in order, for a node the caller knows. Returns the buffer and its length in bytes. */
+  /**
+   * Encodes `ops` into one run, in order, for a node the caller knows. Returns the buffer, to be released by the caller, and
+   * its length in bytes.
+   */
   encodeTo(ops: readonly Op[]): { target: Outgoing; bytes: number } {
     this.#pack(ops);
     let target = outgoing(0);
     for (;;) {
       const bytes = native.encodeTo(this.#scratch, this.#desc, ops.length, target.bytes);
       if (bytes >= 0) return { target, bytes };
-      giveBack(target);
+      target.release();
       target = outgoing(-bytes);
     }
   }
@@ -148,11 +154,6 @@ class FrameEncoder {
     this.#scratch.copy(grown);
     this.#scratch = grown;
   }
-}
-
-function giveBack(target: Outgoing): void {
-  target.uses = 1;
-  target.release();
 }
 
 /** This thread's encoder. */

@@ -164,6 +164,7 @@ export class NodeLane implements ReplyTaker {
       this.push(op);
     }
     this.write(target, 0, bytes);
+    target.release();
   }
 
   /** Whether the node owes replies and has been silent for `limitMs`. */
