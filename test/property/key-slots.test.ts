@@ -5,8 +5,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { startCluster } from "#dist/sandbox/index.js";
-import { RespClient } from "#dist/sandbox/resp.js";
+import { RespClient, startCluster } from "keylane/sandbox";
 
 import { portable, rust } from "../unit/native/cores.js";
 

@@ -24,7 +24,7 @@ import { ROWS_BASE, ROW_WORDS, SCAN_ROWS } from "#dist/native/types.js";
 /** Reads every reply in `stream` by `shape`; afterwards overwrites the memory, which a connection would reuse. */
 function readAll(stream: string | Buffer, shape: Shape = RAW_SHAPE): unknown[] {
   const memory = Buffer.from(typeof stream === "string" ? Buffer.from(stream) : stream);
-  const rows = new ReplyRows(memory);
+  const rows = new ReplyRows(memory, { feeder: 0, healthy: true });
   const scanner = native.createScanner({ maxBulk: 1 << 20, maxRows: 1 << 16, maxDepth: 32, maxLine: 1 << 16 });
   const count = scanner.scan(memory, 0, memory.length, rows.table);
   const values: unknown[] = [];
@@ -148,7 +148,7 @@ test("flags, stored and remaining life", () => {
 
 test("skip passes over whole replies", () => {
   const memory = Buffer.from("*2\r\n%1\r\n+a\r\n*1\r\n:1\r\n$?\r\n;1\r\nx\r\n;0\r\n:9\r\n");
-  const rows = new ReplyRows(memory);
+  const rows = new ReplyRows(memory, { feeder: 0, healthy: true });
   const scanner = native.createScanner({ maxBulk: 1 << 20, maxRows: 1 << 16, maxDepth: 32, maxLine: 1 << 16 });
   assert.equal(scanner.scan(memory, 0, memory.length, rows.table), 2);
   rows.at = ROWS_BASE;
