@@ -2,7 +2,7 @@
 import { KeylaneError } from "../errors.js";
 import type { Reply } from "../types.js";
 import { readShards, readSlots } from "./discover.js";
-import type { Report } from "./discover.js";
+import type { Report, ReportedShard } from "./discover.js";
 import { Heirs } from "./heirs.js";
 import { Keeper, whyOf } from "./keeper.js";
 import type { NodeLane } from "./node.js";
@@ -16,6 +16,8 @@ const SILENT_MS = 100;
 export class ClusterKeeper extends Keeper {
   protected readonly refreshes = true;
   readonly #heirs = new Heirs(this.lane);
+  /** Shards of the latest report whose primary cannot be used. */
+  #faulty: readonly ReportedShard[] = [];
   /** The server lacks CLUSTER SHARDS (Redis < 7), or forbids it. */
   #useSlots = false;
 
@@ -37,6 +39,11 @@ export class ClusterKeeper extends Keeper {
   override changed(node: NodeLane): void {
     super.changed(node);
     if (node.state === "down") this.#heirs.watch();
+  }
+
+  override faultOf(slot: number): KeylaneError | null {
+    const holds = ({ ranges }: ReportedShard): boolean => ranges.some(([first, last]) => first <= slot && slot <= last);
+    return this.#faulty.find(holds)?.fault ?? null;
   }
 
   override stop(): void {
@@ -80,6 +87,7 @@ export class ClusterKeeper extends Keeper {
     for (const fault of report.faults) this.tell(fault);
     if (report.shards.some((shard) => shard.primary !== null && shard.ranges.length > 0)) {
       topology.apply(report.shards);
+      this.#faulty = report.shards.filter(({ fault }) => fault !== undefined);
       this.#heirs.learn(report.shards);
       return;
     }

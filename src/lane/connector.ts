@@ -26,9 +26,16 @@ export class SocketSource {
   #sink: ByteSink | null = null;
   readonly #handshake = Buffer.allocUnsafeSlow(16 << 10);
 
-  constructor(where: { host: string; port: number; tls?: ConnectionOptions | undefined }) {
-    const { host, port, tls } = where;
-    const dial = (): Socket => this.#dial(host, port, tls);
+  /** `serverName` is what the node's certificate speaks of, when not `host`; `tls.servername` outweighs it. */
+  constructor(where: {
+    host: string;
+    port: number;
+    serverName?: string | undefined;
+    tls?: ConnectionOptions | undefined;
+  }) {
+    const { host, port, serverName = host, tls } = where;
+    const names = isIP(serverName) === 0 ? { servername: serverName } : {};
+    const dial = (): Socket => this.#dial(host, port, tls === undefined ? undefined : { ...names, ...tls });
     this.Connector = class LaneConnector extends AbstractConnector {
       constructor() {
         super(0);
@@ -82,7 +89,7 @@ export class SocketSource {
     const socket =
       tls === undefined
         ? connectTcp({ host, port, onread, noDelay: true })
-        : connectTls(Object.assign({ ...serverName(host), ...tls }, { host, port, onread }));
+        : connectTls(Object.assign({ ...tls }, { host, port, onread }));
     this.socket = socket;
     return socket;
   }
@@ -94,8 +101,4 @@ export function takeStream(socket: Socket, sink: ByteSink): Socket {
   socket.removeAllListeners("data");
   socket.on("data", (chunk: Buffer) => sink.received(chunk, chunk.length));
   return socket;
-}
-
-function serverName(host: string): ConnectionOptions {
-  return isIP(host) === 0 ? { servername: host } : {};
 }

@@ -2,6 +2,7 @@
  * The cluster's own report → shards. One bad row never voids a report: it is skipped. Announced addresses pass the NAT map
  * here, so that the rest of keylane only ever sees addresses it can dial.
  */
+import { isIP } from "node:net";
 import { KeylaneError } from "../errors.js";
 import type { Address, ShardView } from "../routing/topology.js";
 import type { Reply } from "../types.js";
@@ -23,9 +24,14 @@ export function mapAddress(address: Address, natMap: NatMap | undefined, domain:
   return { host: mapped.host, port: mapped.port };
 }
 
+/** A shard, and why its primary cannot be used if so. */
+export interface ReportedShard extends ShardView {
+  readonly fault?: KeylaneError;
+}
+
 /** What reading a report yields: the shards, and the addresses that could not be used. */
 export interface Report {
-  readonly shards: ShardView[];
+  readonly shards: ReportedShard[];
   readonly faults: KeylaneError[];
   /** Two primaries claim one shard (seen during a failover): ask for CLUSTER SLOTS, which names the owner. */
   readonly ambiguous: boolean;
@@ -42,9 +48,12 @@ export function readSlots(reply: Reply, asked: Address, natMap: NatMap | undefin
     if (!Array.isArray(row)) continue;
     const [first, last, ...nodes] = row;
     if (!isSlot(first) || !isSlot(last) || first > last) continue;
-    const [primary, ...replicas] = nodes.map((node) => slotsEndpoint(node, asked, natMap, domain, faults));
-    const key = primary === null || primary === undefined ? `?${first}` : `${primary.host}:${primary.port}`;
-    const shard = byPrimary.get(key) ?? { ranges: [], primary: primary ?? null, replicas: [] };
+    const before = faults.length;
+    const primary = slotsEndpoint(nodes[0] ?? null, asked, natMap, domain, faults);
+    const fault = faults[before];
+    const replicas = nodes.slice(1).map((node) => slotsEndpoint(node, asked, natMap, domain, faults));
+    const key = primary === null ? `?${first}` : `${primary.host}:${primary.port}`;
+    const shard = byPrimary.get(key) ?? { ranges: [], primary, replicas: [], ...(fault && { fault }) };
     byPrimary.set(key, shard);
     shard.ranges.push([first, last]);
     for (const replica of replicas) {
@@ -63,7 +72,7 @@ export function readShards(
   domain: string,
 ): Report {
   const faults: KeylaneError[] = [];
-  const shards: ShardView[] = [];
+  const shards: ReportedShard[] = [];
   let ambiguous = false;
   for (const entry of Array.isArray(reply) ? reply : []) {
     const shard = fieldsOf(entry);
@@ -76,19 +85,23 @@ export function readShards(
       if (isSlot(first) && isSlot(last) && first <= last) ranges.push([first, last]);
     }
     let primary: Address | null = null;
+    let fault: KeylaneError | undefined;
     const replicas: Address[] = [];
     for (const nodeEntry of Array.isArray(shard["nodes"]) ? shard["nodes"] : []) {
       const node = fieldsOf(nodeEntry);
       if (node === null) continue;
       const port = Number((tls ? node["tls-port"] : node["port"]) ?? node["port"] ?? node["tls-port"]);
-      const address = endpoint(node["endpoint"] ?? node["ip"] ?? null, port, asked, natMap, domain, faults);
+      const host = node["endpoint"] ?? node["ip"] ?? null;
+      const before = faults.length;
+      const address = endpoint(host, port, node["hostname"], asked, natMap, domain, faults);
+      if (address === null && node["role"] === "master") fault = faults[before] ?? fault;
       if (address === null) continue;
       if (node["role"] === "master" && !String(node["health"]).startsWith("fail")) {
         ambiguous ||= primary !== null;
         primary = address;
       } else if (node["role"] !== "master" && node["health"] === "online") replicas.push(address);
     }
-    shards.push({ ranges, primary, replicas });
+    shards.push({ ranges, primary, replicas, ...(primary === null && fault && { fault }) });
   }
   return { shards, faults, ambiguous };
 }
@@ -101,22 +114,27 @@ function slotsEndpoint(
   faults: KeylaneError[],
 ): Address | null {
   if (!Array.isArray(node)) return null;
-  return endpoint(node[0] ?? null, Number(node[1]), asked, natMap, domain, faults);
+  const more = fieldsOf(node[3] ?? null);
+  return endpoint(node[0] ?? null, Number(node[1]), more?.["hostname"], asked, natMap, domain, faults);
 }
 
 function endpoint(
   host: Reply,
   port: number,
+  hostname: Reply | undefined,
   asked: Address,
   natMap: NatMap | undefined,
   domain: string,
   faults: KeylaneError[],
 ): Address | null {
   if (!Number.isInteger(port) || port < 1 || port > 65_535) return null;
-  if (host === null || host === "" || host === "?") return { host: asked.host, port };
+  const known = typeof hostname === "string" && hostname !== "" ? { serverName: hostname } : {};
+  if (host === null || host === "" || host === "?") return { host: asked.host, port, ...known };
   if (typeof host !== "string") return null;
+  // An endpoint that is a name is the node's name too, and stays it when the map leads elsewhere.
+  const name = isIP(host) === 0 ? { serverName: host } : {};
   try {
-    return mapAddress({ host, port }, natMap, domain);
+    return { ...mapAddress({ host, port }, natMap, domain), ...name, ...known };
   } catch (error) {
     faults.push(error as KeylaneError);
     return null;

@@ -61,13 +61,13 @@ export class Heirs {
     this.#timer.unref();
   }
 
-  /** Nobody serves the shard's slots, or a node that is not connected. */
+  /** Nobody serves the shard's slots, or a node whose connection is lost. */
   #orphaned({ ranges, replicas }: ShardView): boolean {
     const [first] = ranges;
     if (first === undefined || replicas.length === 0) return false;
     const { topology, fleet } = this.#lane;
     const owner = topology.nodeOf(first[0]);
-    return owner < 0 || fleet.at(owner)?.state !== "ready";
+    return owner < 0 || fleet.at(owner)?.state === "down";
   }
 
   async #ask({ ranges }: ShardView, replica: Address): Promise<void> {

@@ -106,7 +106,13 @@ export abstract class Keeper {
     return [...new Set(topology.slots)].every((owner) => owner >= 0 && fleet.at(owner)?.state === "ready");
   }
 
-  protected tell(error: KeylaneError): void {
+  /** Why a slot has no node, when that is known and will not pass by itself. */
+  faultOf(_slot: number): KeylaneError | null {
+    return null;
+  }
+
+  /** Tells a fault, once. */
+  tell(error: KeylaneError): void {
     const key = `${error.code} ${error.node ?? ""}`;
     if (this.#told.has(key)) return;
     this.#told.add(key);

@@ -233,8 +233,8 @@ export class DomainLane implements NodeOwner, OutboxOwner, Detours, KeeperLane {
       }
     }
     if (this.holds.active) {
-      this.holds.sweep(now, expired);
-      this.#outbox.resend(this.holds.release(now));
+      this.holds.sweep(now, (op, refusal) => this.expired(op, undefined, refusal));
+      this.#release(now);
     }
     if (this.fleet.behind) this.follow();
     // What a node owes to nobody any more still tells whether it is alive.
@@ -245,15 +245,19 @@ export class DomainLane implements NodeOwner, OutboxOwner, Detours, KeeperLane {
     this.fleet.follow();
     if (this.holds.active) {
       this.holds.housed((slot) => this.topology.nodeOf(slot));
-      this.#outbox.resend(this.holds.release(performance.now()));
+      this.#release(performance.now());
     }
     this.#listener.topology(this.config.domain, this.topology.version);
   }
 
-  expired(op: Op, node?: NodeLane): void {
+  expired(op: Op, node?: NodeLane, heldBy: KeylaneError | null = null): void {
     if ((op.flags & OP_INTERNAL) === 0) this.counts.timeouts += 1;
     if (op.state === QUEUED && op.refusal !== null) {
       this.failed(op, op.refusal);
+      return;
+    }
+    if (heldBy !== null) {
+      this.#fail(op, heldBy.code, `an earlier one of the slot was refused: ${heldBy.message}`, null, heldBy);
       return;
     }
     const sent = op.state === SENT;
@@ -275,6 +279,11 @@ export class DomainLane implements NodeOwner, OutboxOwner, Detours, KeeperLane {
       return;
     }
     this.#keeper.request();
+    const fault = this.#keeper.faultOf(slot);
+    if (fault !== null) {
+      this.#fail(op, fault.code, fault.message, null, fault);
+      return;
+    }
     const message = `no node of domain ${this.config.domain} serves slot ${slot}`;
     this.#redirector.delay(op, slot, null, this.#error("KEYLANE_ERR_NO_NODE", message, op));
   }
@@ -347,7 +356,7 @@ export class DomainLane implements NodeOwner, OutboxOwner, Detours, KeeperLane {
   }
 
   progressed(_node: NodeLane): void {
-    if (this.holds.active) this.#outbox.resend(this.holds.release(performance.now()));
+    if (this.holds.active) this.#release(performance.now());
   }
 
   up(node: NodeLane): void {
@@ -389,6 +398,10 @@ export class DomainLane implements NodeOwner, OutboxOwner, Detours, KeeperLane {
 
   notifyDegraded(reason: string): void {
     this.#listener.degraded(this.config.domain, reason);
+  }
+
+  tell(error: KeylaneError): void {
+    this.#keeper.tell(error);
   }
 
   notifyError(error: KeylaneError): void {
@@ -470,6 +483,20 @@ export class DomainLane implements NodeOwner, OutboxOwner, Detours, KeeperLane {
     this.#outstanding += 1;
     this.counts.commands += 1;
     this.#fail(op, code, message, null, cause);
+  }
+
+  /** Sends what is held back no longer. */
+  #release(now: number): void {
+    const { free, probes } = this.holds.release(now);
+    this.#outbox.resend(free);
+    const byNode = new Map<number, Op[]>();
+    for (const { slot, op } of probes) {
+      const index = this.topology.nodeOf(slot);
+      const ops = byNode.get(index);
+      if (ops === undefined) byNode.set(index, [op]);
+      else ops.push(op);
+    }
+    for (const [index, ops] of byNode) this.#outbox.offer(index, ops);
   }
 
   #fail(op: Op, code: KeylaneErrorCode, message: string, node?: NodeLane | null, cause?: unknown): void {

@@ -106,7 +106,7 @@ export class NodeLane implements ReplyTaker {
     this.name = `${view.host}:${view.port}`;
     this.replica = view.replica;
     this.feed.healthy = !view.replica;
-    this.#source = new SocketSource({ ...this.address, tls: owner.config.tls });
+    this.#source = new SocketSource({ ...this.address, serverName: view.serverName, tls: owner.config.tls });
     this.#redis = new Redis(this.#options() as RedisOptions & { replyMapping?: "legacy" });
     this.#redis.on("error", (error: Error) => {
       this.lastError = error;

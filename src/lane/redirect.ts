@@ -3,7 +3,7 @@
  * invariant: only the refused operation is sent again, only inside its deadline, and later operations of its slot do not
  * overtake it (see `holds.ts`).
  */
-import type { KeylaneError } from "../errors.js";
+import { KeylaneError } from "../errors.js";
 import { native } from "../native/index.js";
 import { FLAG_ASKING, FLAG_READ, HEAD_FLAGS_SHIFT, KEY_NONE, Opcode } from "../native/types.js";
 import type { Address, Topology } from "../routing/topology.js";
@@ -36,7 +36,8 @@ export interface Detours {
   mayRetry(now: number): boolean;
   /** Wishes for a fresh topology. */
   refresh(): void;
-  notifyError(error: KeylaneError): void;
+  /** Tells a fault that belongs to no call, once. */
+  tell(error: KeylaneError): void;
   contextOf(op: Op, node: NodeLane | null): object;
 }
 
@@ -87,6 +88,7 @@ export class Redirector {
     const pause = Math.min(RETRY_MAX_MS, RETRY_MIN_MS * 2 ** Math.min(op.attempts, 8)) * (0.5 + Math.random() / 2);
     // Waiting for a node troubles no server, so it takes nothing from the budget.
     if (now + pause >= op.deadline || (node !== null && !this.#lane.mayRetry(now))) {
+      this.#lane.holds.giveUp(slot, op, now + pause);
       this.#lane.failed(op, refusal);
       return;
     }
@@ -101,11 +103,12 @@ export class Redirector {
   #moved(op: Op, message: string, node: NodeLane): void {
     const { topology, counts, config, holds } = this.#lane;
     const redirect = parseRedirect(message);
-    const target = redirect === null ? null : this.#addressOf(redirect.address, node);
-    if (redirect === null || target === null) {
+    if (redirect === null) {
       if (op.state !== SETTLED) this.#surface(op, message, node);
       return;
     }
+    const target = this.#addressOf(op, redirect.address, node);
+    if (target === null) return;
     const { slot } = redirect;
     counts.moved += 1;
     topology.assign(slot, target);
@@ -128,8 +131,9 @@ export class Redirector {
   #asked(op: Op, message: string, node: NodeLane): void {
     const { topology, counts, config, fleet, holds } = this.#lane;
     const redirect = parseRedirect(message);
-    const address = redirect === null ? null : this.#addressOf(redirect.address, node);
+    const address = redirect === null ? null : this.#addressOf(op, redirect.address, node);
     const target = address === null ? null : fleet.at(topology.intern(address));
+    if (op.state === SETTLED) return;
     if (target === null || op.attempts >= config.maxRedirections) {
       this.#surface(op, message, node);
       return;
@@ -137,7 +141,7 @@ export class Redirector {
     counts.asked += 1;
     const { key } = op;
     // An operation of the slot that is held back must not be overtaken by a later one.
-    if (!target.accepts(2) || (key !== null && holds.has(native.slot(key)))) {
+    if (!target.accepts(2) || (key !== null && holds.blocks(native.slot(key), op))) {
       this.#retryLater(op, message, node, false);
       return;
     }
@@ -184,14 +188,17 @@ export class Redirector {
     this.#lane.failed(op, replyError(message, { ...this.#lane.contextOf(op, node), outcome: "unknown" }));
   }
 
-  /** A redirect's address as this client must dial it; null, and an error event, when the NAT map lacks it. */
-  #addressOf(told: Address, node: NodeLane): Address | null {
+  /** A redirect's address as this client must dial it. When the NAT map lacks it, fails the operation and gives null. */
+  #addressOf(op: Op, told: Address, node: NodeLane): Address | null {
     const { natMap, domain } = this.#lane.config;
     if (told.host === "") return { host: node.address.host, port: told.port };
     try {
       return mapAddress(told, natMap, domain);
     } catch (error) {
-      this.#lane.notifyError(error as KeylaneError);
+      const { code, message } = error as KeylaneError;
+      this.#lane.tell(error as KeylaneError);
+      const context = { ...this.#lane.contextOf(op, node), outcome: "rejected", cause: error } as const;
+      this.#lane.failed(op, new KeylaneError(code, `${op.command}: ${message}`, context));
       return null;
     }
   }

@@ -5,7 +5,8 @@
  * ```text
  * header   [ version | nodes used | refresh stamp | refreshes | lock | … 16 words ]
  * slots    [ node of slot 0 | … of slot 16383 ]            -1: no node known
- * nodes    [ flags | port | primary | host bytes | generation | … 16 words ][ host, 240 bytes ] × 512
+ * nodes    [ flags | port | primary | host bytes | generation | name bytes | … 16 words ] × 512
+ * texts    [ host, 240 bytes | TLS server name, 240 bytes ] × 512
  * ```
  *
  * The invariant: a slot word names a record whose host and port were complete before the word was written. Records change
@@ -16,7 +17,7 @@ const SLOTS = 16_384;
 const MAX_NODES = 512;
 const HEADER_WORDS = 16;
 const RECORD_WORDS = 16;
-const HOST_BYTES = 240;
+const TEXT_BYTES = 240;
 const STEAL_MS = 500;
 
 const VERSION = 0;
@@ -30,19 +31,22 @@ const PORT = 1;
 const PRIMARY = 2;
 const HOST_LENGTH = 3;
 const GENERATION = 4;
+const NAME_LENGTH = 5;
 
 const LIVE = 1;
 const REPLICA = 2;
 
 const SLOTS_AT = HEADER_WORDS;
 const NODES_AT = SLOTS_AT + SLOTS;
-const HOSTS_AT = (NODES_AT + MAX_NODES * RECORD_WORDS) * 4;
-const BYTES = HOSTS_AT + MAX_NODES * HOST_BYTES;
+const TEXTS_AT = (NODES_AT + MAX_NODES * RECORD_WORDS) * 4;
+const BYTES = TEXTS_AT + MAX_NODES * 2 * TEXT_BYTES;
 
 /** An address as a client must dial it (announced addresses already mapped). */
 export interface Address {
   readonly host: string;
   readonly port: number;
+  /** The host name that the node announces: its certificate speaks of this, whatever is dialled. */
+  readonly serverName?: string | undefined;
 }
 
 /** One shard of a cluster's own report. */
@@ -72,7 +76,7 @@ export class Topology {
   constructor(buffer: SharedArrayBuffer = new SharedArrayBuffer(BYTES)) {
     const fresh = new Int32Array(buffer, 0, 1)[0] === 0;
     this.buffer = buffer;
-    this.#words = new Int32Array(buffer, 0, HOSTS_AT / 4);
+    this.#words = new Int32Array(buffer, 0, TEXTS_AT / 4);
     this.#bytes = new Uint8Array(buffer);
     this.slots = new Int32Array(buffer, SLOTS_AT * 4, SLOTS);
     if (fresh) {
@@ -113,6 +117,7 @@ export class Topology {
       generation: Atomics.load(this.#words, at + GENERATION),
       host: this.#host(index),
       port: Atomics.load(this.#words, at + PORT),
+      serverName: this.#text(index, 1, NAME_LENGTH) || undefined,
       replica: (flags & REPLICA) !== 0,
       primary: Atomics.load(this.#words, at + PRIMARY),
     };
@@ -248,7 +253,17 @@ export class Topology {
     return true;
   }
 
-  #intern({ host, port }: Address): number {
+  #intern(address: Address): number {
+    const index = this.#find(address);
+    const { serverName } = address;
+    if (index >= 0 && serverName !== undefined && serverName !== this.#text(index, 1, NAME_LENGTH)) {
+      this.#write(index, 1, NAME_LENGTH, Buffer.from(serverName));
+    }
+    return index;
+  }
+
+  /** The record of an address, made when there is none. */
+  #find({ host, port }: Address): number {
     const words = this.#words;
     const used = words[USED]!;
     let free = used < MAX_NODES ? used : -1;
@@ -257,11 +272,11 @@ export class Topology {
       if (words[at + FLAGS] === 0) free = free === used || free === -1 ? index : free;
       else if (words[at + PORT] === port && this.#host(index) === host) return index;
     }
-    const encoded = new TextEncoder().encode(host);
-    if (free === -1 || encoded.length > HOST_BYTES) return -1;
+    const encoded = Buffer.from(host);
+    if (free === -1 || encoded.length > TEXT_BYTES) return -1;
     const at = NODES_AT + free * RECORD_WORDS;
-    this.#bytes.set(encoded, HOSTS_AT + free * HOST_BYTES);
-    Atomics.store(words, at + HOST_LENGTH, encoded.length);
+    this.#write(free, 0, HOST_LENGTH, encoded);
+    Atomics.store(words, at + NAME_LENGTH, 0);
     Atomics.store(words, at + PORT, port);
     Atomics.store(words, at + PRIMARY, -1);
     Atomics.add(words, at + GENERATION, 1);
@@ -271,9 +286,19 @@ export class Topology {
   }
 
   #host(index: number): string {
-    const at = HOSTS_AT + index * HOST_BYTES;
-    const length = this.#words[NODES_AT + index * RECORD_WORDS + HOST_LENGTH]!;
-    return Buffer.from(this.#bytes.buffer, at, length).toString("utf8");
+    return this.#text(index, 0, HOST_LENGTH);
+  }
+
+  /** Text `which` of a record; the word at `lengthAt` tells its bytes. */
+  #text(index: number, which: 0 | 1, lengthAt: number): string {
+    const length = this.#words[NODES_AT + index * RECORD_WORDS + lengthAt]!;
+    return Buffer.from(this.#bytes.buffer, textAt(index, which), length).toString("utf8");
+  }
+
+  #write(index: number, which: 0 | 1, lengthAt: number, text: Uint8Array): void {
+    if (text.length > TEXT_BYTES) return;
+    this.#bytes.set(text, textAt(index, which));
+    Atomics.store(this.#words, NODES_AT + index * RECORD_WORDS + lengthAt, text.length);
   }
 
   #locked<T>(change: () => T): T {
@@ -289,6 +314,11 @@ export class Topology {
       Atomics.notify(this.#words, LOCK, 1);
     }
   }
+}
+
+/** Byte offset of a record's host (0) or server name (1). */
+function textAt(index: number, which: 0 | 1): number {
+  return TEXTS_AT + (index * 2 + which) * TEXT_BYTES;
 }
 
 /** Milliseconds of the monotonic clock that all threads of the process share, as a positive 31-bit number that wraps. */
