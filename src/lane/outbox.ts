@@ -157,21 +157,32 @@ export class Outbox {
     const { nodes } = this.#owner.fleet;
     /** By node index: what cannot be written with the batch. */
     const aside: Op[][] = [];
+    /** Written by themselves, so only after the batch: a ring holds its operations in the order of their bytes. */
+    const keyless: Op[] = [];
     const runs = this.#openRuns(ops.length, place, sections, aside);
     for (let i = 0; i < ops.length; i += 1) {
       const op = ops[i]!;
       const index = place[i]!;
-      if (index < 0) this.#unplaced(op, index);
+      if (index === PLACE_KEYLESS) keyless.push(op);
+      else if (index < 0) this.#unplaced(op, index);
       else if (aside.length > 0 && aside[index] !== undefined) aside[index].push(op);
       else nodes[index]!.push(op);
     }
-    if (target === null) return;
-    for (let at = 0; at < runs * SECTION_WORDS; at += SECTION_WORDS) {
-      const index = sections[at]!;
-      if (aside[index] === undefined) nodes[index]!.write(target, sections[at + 1]!, sections[at + 2]!);
+    if (target !== null) {
+      for (let at = 0; at < runs * SECTION_WORDS; at += SECTION_WORDS) {
+        const index = sections[at]!;
+        if (aside[index] === undefined) nodes[index]!.write(target, sections[at + 1]!, sections[at + 2]!);
+      }
+      target.release();
     }
-    target.release();
     for (const [index, queue] of aside.entries()) if (queue !== undefined) this.offer(index, queue);
+    for (const op of keyless) this.#sendAnywhere(op);
+  }
+
+  #sendAnywhere(op: Op): void {
+    const node = this.#owner.fleet.ready().find((candidate) => !candidate.replica && candidate.accepts(1));
+    if (node === undefined) this.#owner.homeless(op, null);
+    else node.send([op], false);
   }
 
   /** Counts the runs of a batch and opens a queue in `aside` for each node that cannot take its run now. */
@@ -190,13 +201,7 @@ export class Outbox {
   }
 
   #unplaced(op: Op, place: number): void {
-    const { fleet, holds, config } = this.#owner;
-    if (place === PLACE_KEYLESS) {
-      const node = fleet.ready().find((candidate) => !candidate.replica && candidate.accepts(1));
-      if (node === undefined) this.#owner.homeless(op, null);
-      else node.send([op], false);
-      return;
-    }
+    const { holds, config } = this.#owner;
     const slot = native.slot(op.key!);
     if (holds.size >= config.maxQueue) this.#owner.overloaded(op, null);
     else if (place === PLACE_HELD) holds.add(slot, op);
