@@ -3,7 +3,8 @@ import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
 import { describe, it } from "node:test";
 
-import { KeylaneError } from "keylane";
+import { Keylane, KeylaneError } from "keylane";
+import { startSingle } from "keylane/sandbox";
 
 import { plan } from "#dist/lane/commands.js";
 
@@ -294,6 +295,23 @@ describe("commands that only the server knows", () => {
       stub.calls("COMMAND INFO").map(({ args }) => String(args[2])),
       ["mod.two", "mod.none"],
     );
+  });
+
+  it("are looked up beside other traffic of the same turn, and every reply finds its call", async () => {
+    await using server = await startSingle();
+    const lanes = await Keylane.open({ domains: { all: { prefixes: [""], nodes: [server.address], mode: "single" } } });
+    const keys = Array.from({ length: 20 }, (_, i) => `k${i}`);
+    await Promise.all(keys.map((key) => lanes.set(key, `v:${key}`)));
+    for (let round = 0; round < 3; round += 1) {
+      const before = lanes.getMany(keys);
+      const unknown = rejection(lanes.command(`NOSUCH${round}`, "k"), "KEYLANE_ERR_COMMAND");
+      const after = lanes.getMany(keys);
+      const expected = keys.map((key) => `v:${key}`);
+      assert.deepEqual(await before, expected);
+      assert.deepEqual(await after, expected);
+      await unknown;
+    }
+    await lanes.close();
   });
 
   it("R4: with keys that move, by COMMAND GETKEYS, compared byte by byte", async (t) => {

@@ -154,6 +154,41 @@ describe("scripted redirects", () => {
   });
 });
 
+describe("a node whose slots move while it is away", () => {
+  it("what waited for it goes to the new owner, before what was issued later", async () => {
+    const [a, b] = (await Stub.cluster(2)) as [Stub, Stub];
+    const lanes = await Keylane.open({
+      domains: { all: { prefixes: [""], nodes: [b.address] } },
+      refreshMinimumMs: 20,
+      commandTimeoutMs: 10_000,
+    });
+    b.answer("APPEND", ({ calls }) => calls);
+    assert.equal(lanes.route("bar").node, a.address);
+    await a.stop();
+    await until(() => lanes.stats().domains["all"]!.nodes.some(({ state }) => state === "down"));
+    const calls: Promise<unknown>[] = [];
+    const append = (): void => void calls.push(lanes.command("APPEND", "bar", calls.length));
+    for (let i = 0; i < 50; i += 1) append();
+    await until(() => lanes.stats().domains["all"]!.nodes.some(({ waiting }) => waiting === 50));
+    b.ranges = [{ from: 0, to: 16_383, nodes: [{ host: b.host, port: b.port, id: b.id }] }];
+    while (lanes.route("bar").node === a.address) {
+      append();
+      await new Promise(setImmediate);
+    }
+    append();
+    assert.deepEqual(
+      await Promise.all(calls),
+      calls.map((_, i) => i + 1),
+    );
+    assert.deepEqual(
+      values(b.calls("APPEND")),
+      calls.map((_, i) => String(i)),
+    );
+    await lanes.close();
+    await b.stop();
+  });
+});
+
 describe("refusals that pass", () => {
   const passing: [string, KeylaneErrorCode][] = [
     ["TRYAGAIN Multiple keys request during rehashing of slot", "KEYLANE_ERR_TRYAGAIN"],
@@ -183,18 +218,19 @@ describe("refusals that pass", () => {
     await using rig = await pair({ commandTimeoutMs: 5000 });
     const { a, lanes } = rig;
     let down = true;
-    a.answer("APPEND", ({ args }) =>
-      down && String(args[1]) === "bar" ? failure("CLUSTERDOWN Hash slot not served") : 1,
-    );
-    const first = lanes.command("APPEND", "bar", "1");
-    await until(() => a.calls("APPEND").length > 0);
+    const ran: string[] = [];
+    a.answer("APPEND", ({ args }) => {
+      if (down && String(args[1]) === "bar") return failure("CLUSTERDOWN Hash slot not served");
+      return ran.push(String(args[2]));
+    });
+    const first = lanes.command("APPEND", "bar", "first");
     await until(() => lanes.stats().domains["all"]!.retries > 0);
-    const second = lanes.command("APPEND", "bar", "2");
+    const second = lanes.command("APPEND", "bar", "second");
     assert.equal(await lanes.command("APPEND", "b", "beside"), 1);
+    await until(() => lanes.stats().domains["all"]!.retries > 3);
     down = false;
-    await Promise.all([first, second]);
-    const order = values(a.calls("APPEND")).filter((value) => value !== "beside");
-    assert.deepEqual(order.slice(order.indexOf("2")), ["2"]);
+    assert.deepEqual(await Promise.all([first, second]), [2, 3]);
+    assert.deepEqual(ran, ["beside", "first", "second"]);
   });
 });
 
