@@ -79,9 +79,13 @@ export class Holds {
     const hold = this.#of(slot);
     if (!unprobe(hold, op)) hold.back.push(op);
     this.size += 1;
-    if (node !== null && !hold.fences.some((fence) => fence.node === node)) {
-      hold.fences.push({ node, tail: node.ring.tail });
-    }
+    if (node !== null) this.fence(slot, node);
+  }
+
+  /** Holds `slot` until everything `node` was sent so far is settled. */
+  fence(slot: number, node: NodeLane): void {
+    const { fences } = this.#of(slot);
+    if (!fences.some((fence) => fence.node === node)) fences.push({ node, tail: node.ring.tail });
   }
 
   /**

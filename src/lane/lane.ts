@@ -21,6 +21,7 @@ import { Fleet } from "./fleet.js";
 import { Holds } from "./holds.js";
 import type { Keeper, KeeperLane } from "./keeper.js";
 import { oversize } from "./limits.js";
+import { Moves } from "./moves.js";
 import type { NodeLane, NodeOwner } from "./node.js";
 import { HEAD_GET, OP_INTERNAL, Op, QUEUED, SENT, SETTLED, headOf } from "./op.js";
 import type { Block, Settle, WireArg } from "./op.js";
@@ -95,6 +96,7 @@ export class DomainLane implements NodeOwner, OutboxOwner, Detours, KeeperLane {
   readonly #listener: LaneListener;
   #hooks: ConnectionHooks | null = null;
   readonly #outbox: Outbox;
+  readonly #moves: Moves;
   readonly #keeper: Keeper;
   /** Set for rings: which operations a stand-in server may run. */
   readonly #ring: RingKeeper | null;
@@ -115,6 +117,7 @@ export class DomainLane implements NodeOwner, OutboxOwner, Detours, KeeperLane {
     this.codec = CODECS[config.codec];
     this.valueShape = new ValueShape(this.codec);
     this.fleet = new Fleet(this, topology, (ops) => void this.#outbox.prepend(ops));
+    this.#moves = new Moves(topology, this.fleet, this.holds);
     this.#listener = listener;
     this.#maxBulk = config.maxValueBytes;
     this.#outbox = new Outbox(this);
@@ -242,6 +245,7 @@ export class DomainLane implements NodeOwner, OutboxOwner, Detours, KeeperLane {
   }
 
   follow(): void {
+    this.#moves.look();
     this.fleet.follow();
     if (this.holds.active) {
       this.holds.housed((slot) => this.topology.nodeOf(slot));

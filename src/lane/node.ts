@@ -195,11 +195,18 @@ export class NodeLane implements ReplyTaker {
     this.#socket?.destroy();
   }
 
-  /** A replica became the primary. What was told to the server for reads from replicas means nothing to a primary. */
+  /**
+   * A replica became the primary. The connection stays, and takes READONLY back: else it would answer reads with old values
+   * when the node is demoted one day.
+   */
   promote(): void {
     this.replica = false;
     this.feed.healthy = true;
+    if (this.#redis.options.readOnly !== true) return;
     this.#redis.options.readOnly = false;
+    const { connectTimeoutMs } = this.#owner.config;
+    if (this.writable) this.#owner.callNode(this, "READWRITE", [], RAW_SHAPE, connectTimeoutMs).catch(() => {});
+    else this.#redis.disconnect(true);
   }
 
   /** Takes nothing any more, and ends when it owes nothing. */
@@ -283,7 +290,7 @@ export class NodeLane implements ReplyTaker {
       ...(config.tls === undefined ? {} : { tls: config.tls }),
       ...(config.db === undefined ? {} : { db: config.db }),
       connectionName: config.connectionName,
-      readOnly: config.mode === "cluster" && this.replica,
+      readOnly: config.mode === "cluster" && this.replica && config.scaleReads !== "master",
       lazyConnect: true,
       enableReadyCheck: false,
       enableOfflineQueue: false,
