@@ -19,6 +19,8 @@ import { parseRedirect, replyError, ruleFor } from "./refusal.js";
 /** First delay before a refused operation is tried again; doubles up to `RETRY_MAX_MS`. */
 const RETRY_MIN_MS = 10;
 const RETRY_MAX_MS = 250;
+/** MOVED is followed at once so many times; after that two nodes disagree, and only their gossip can settle it. */
+const MOVED_AT_ONCE = 4;
 
 /** What the redirector needs of its lane. */
 export interface Detours {
@@ -118,12 +120,17 @@ export class Redirector {
       this.#surface(op, message, node);
       return;
     }
+    if (node.replica) op.head &= ~(FLAG_READ << HEAD_FLAGS_SHIFT);
+    const key = op.key;
+    const agreed = key !== null && native.slot(key) === slot;
+    if (agreed && op.attempts >= MOVED_AT_ONCE) {
+      this.#retryLater(op, message, node, false);
+      return;
+    }
     counts.retries += 1;
     op.attempts += 1;
     op.state = QUEUED;
-    if (node.replica) op.head &= ~(FLAG_READ << HEAD_FLAGS_SHIFT);
-    const key = op.key;
-    if (key !== null && native.slot(key) === slot) holds.addFenced(slot, op, node);
+    if (agreed) holds.addFenced(slot, op, node);
     // The server computes another slot than we do (a managed product may): its word decides, for this operation.
     else this.#lane.offer(topology.intern(target), [op]);
   }
