@@ -70,6 +70,8 @@ async function shuffle(
     const chosen = here.toSorted(() => Math.random() - 0.5).slice(0, MOVING);
     const to = from === 0 ? 1 : 0;
     await cluster.moveSlots(chosen, pair[from], pair[to]);
+    // Moving a slot back before every node knows that it came can leave the cluster with two owners of it.
+    await cluster.waitHealthy();
     for (const slot of chosen) at.set(slot, to);
     moves += chosen.length;
   }

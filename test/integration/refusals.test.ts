@@ -143,6 +143,16 @@ describe("scripted redirects", () => {
     await Promise.all([a.stop(), b.stop()]);
   });
 
+  it("two nodes that send to each other are asked until one of them owns the slot", async () => {
+    await using rig = await pair({ refreshMinimumMs: 60_000, commandTimeoutMs: 10_000 });
+    const { a, b, lanes } = rig;
+    const { slot } = lanes.route("bar");
+    a.answer("INCRBY", () => failure(`MOVED ${slot} ${b.address}`));
+    b.answer("INCRBY", ({ calls }) => (calls < 5 ? failure(`MOVED ${slot} ${a.address}`) : 7));
+    assert.equal(await lanes.incrBy("bar"), 7);
+    assert.equal(a.calls("INCRBY").length, 5);
+  });
+
   it("two nodes that send to each other for ever: KEYLANE_ERR_REDIRECTS after maxRedirections", async () => {
     await using rig = await pair({ maxRedirections: 5, refreshMinimumMs: 60_000 });
     const { a, b, lanes } = rig;
