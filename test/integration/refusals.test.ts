@@ -5,7 +5,8 @@ import { describe, it } from "node:test";
 import { Keylane } from "keylane";
 import type { KeylaneErrorCode } from "keylane";
 
-import { openLanes, rejection } from "../support/lanes.js";
+import { useSingle } from "../support/fixtures.js";
+import { openLanes, rejection, useLanes } from "../support/lanes.js";
 import { failure, OK, raw, Stub } from "../support/stub.js";
 import type { StubCall } from "../support/stub.js";
 import { until, within } from "../support/until.js";
@@ -270,6 +271,61 @@ describe("refusals that stay", () => {
       assert.equal(error.message, text);
       assert.equal(a.calls("INCRBY").length, i + 1);
     }
+  });
+});
+
+describe("refusals of a real server", () => {
+  const server = useSingle({ config: { "busy-reply-threshold": 20 } });
+  const open = useLanes(() => ({
+    domains: { all: { prefixes: [""], nodes: [server.value.address], mode: "single" } },
+    commandTimeoutMs: 5000,
+  }));
+  const config = (name: string, value: string | number): Promise<unknown> =>
+    server.value.node.command("CONFIG", "SET", name, value);
+
+  it("out of memory: writes are refused, reads go on", async () => {
+    await open.value.set("k", "v");
+    await config("maxmemory", 1);
+    await rejection(open.value.set("k", "w"), "KEYLANE_ERR_OOM", { command: "SET", outcome: "rejected" });
+    assert.equal(await open.value.get("k"), "v");
+    await config("maxmemory", 0);
+    assert.equal(await open.value.set("k", "w"), true);
+  });
+
+  it("too few replicas", async () => {
+    await config("min-replicas-to-write", 1);
+    await rejection(open.value.incrBy("n"), "KEYLANE_ERR_NOREPLICAS", { command: "INCRBY", outcome: "rejected" });
+    await config("min-replicas-to-write", 0);
+    assert.equal(await open.value.incrBy("n"), 1);
+  });
+
+  it("busy with a script: calls wait and succeed when it ends", async () => {
+    const client = await server.value.node.client();
+    const script = client.command("EVAL", "while true do end", 0).catch((error: Error) => error.message);
+    await until(async () => {
+      const told = await server.value.node.command("PING").catch((error: Error) => error.message);
+      return String(told).startsWith("BUSY");
+    });
+    await rejection(open.value.get("k", { timeoutMs: 60 }), "KEYLANE_ERR_BUSY", { outcome: "rejected" });
+    const waiting = open.value.get("k");
+    await until(() => open.value.stats().domains["all"]!.retries > 5);
+    await server.value.node.command("SCRIPT", "KILL");
+    assert.equal(await waiting, "w");
+    assert.match(String(await script), /killed/);
+    client.close();
+  });
+
+  it("a replica that lost its primary: MASTERDOWN for reads, READONLY for writes", async () => {
+    await config("replica-serve-stale-data", "no");
+    await server.value.node.command("REPLICAOF", "127.0.0.1", 1);
+    await rejection(open.value.get("k", { timeoutMs: 60 }), "KEYLANE_ERR_MASTERDOWN", { outcome: "rejected" });
+    await config("replica-serve-stale-data", "yes");
+    await rejection(open.value.set("k", "v", { timeoutMs: 60 }), "KEYLANE_ERR_READONLY", { outcome: "rejected" });
+    const waiting = open.value.set("k", "x");
+    await until(() => open.value.stats().domains["all"]!.retries > 10);
+    await server.value.node.command("REPLICAOF", "NO", "ONE");
+    assert.equal(await waiting, true);
+    assert.equal(await open.value.get("k"), "x");
   });
 });
 
