@@ -133,8 +133,9 @@ export class DomainLane implements NodeOwner, OutboxOwner, Detours, KeeperLane {
   }
 
   /** Contacts the servers, reads the topology and dials. Rejects when none can serve before the connect deadline. */
-  open(): Promise<void> {
-    return this.#keeper.open();
+  async open(): Promise<void> {
+    await this.#keeper.open();
+    this.#moves.look();
   }
 
   // ── calls ────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -119,6 +119,7 @@ export class SandboxCluster {
   /** Opens the move of one slot; see `SlotMove`. */
   async beginMove(slot: number, from: SandboxNode, to: SandboxNode): Promise<SlotMove> {
     const move = this.#move(slot, from, to);
+    await move.acquaint();
     await move.begin();
     return move;
   }

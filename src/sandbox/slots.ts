@@ -3,8 +3,10 @@
  * imports, the source migrates, keys go over by MIGRATE, then the target is told first that it owns the slot, so that at no
  * moment nobody does. The steps are also there one by one, to hold a cluster in the state that answers ASK and TRYAGAIN.
  */
-import type { SandboxNode } from "./node.js";
+import { setTimeout as sleep } from "node:timers/promises";
 import { KeylaneError } from "../errors.js";
+import type { SandboxNode } from "./node.js";
+import { parseNodes } from "./topology.js";
 
 /** How many slots are between two nodes at once while many are moved. */
 const CHUNK = 64;
@@ -12,6 +14,8 @@ const CHUNK = 64;
 const KEYS = 100;
 /** MIGRATE's own timeout, in milliseconds. */
 const MIGRATE_TIMEOUT = 5000;
+/** Deadline of a node's hearing of another, in milliseconds. */
+const ACQUAINT_MS = 5000;
 
 type Admin = { readonly username: string; readonly password: string } | undefined;
 
@@ -30,6 +34,23 @@ export class SlotMove {
     this.to = to;
     this.#others = others;
     this.#admin = admin;
+  }
+
+  /**
+   * Waits until the target knows the source's epoch. Taking the slot it raises its own above all that it knows; of two equal
+   * epochs the cluster would let chance decide who owns the slot.
+   */
+  async acquaint(): Promise<void> {
+    const epochOf = async (node: SandboxNode): Promise<number> => {
+      const line = parseNodes(String(await node.command("CLUSTER", "NODES"))).find(({ id }) => id === this.from.id);
+      return line?.epoch ?? -1;
+    };
+    const epoch = await epochOf(this.from);
+    for (const deadline = performance.now() + ACQUAINT_MS; (await epochOf(this.to)) < epoch; await sleep(10)) {
+      if (performance.now() > deadline) {
+        throw new KeylaneError("KEYLANE_ERR_SANDBOX", `${this.to.address} does not hear of ${this.from.address}`);
+      }
+    }
   }
 
   /** Opens the slot on both sides: from here on the source answers ASK for keys it does not hold. */
@@ -88,6 +109,7 @@ export class SlotMove {
 export async function finishMoves(moves: readonly SlotMove[]): Promise<void> {
   for (let start = 0; start < moves.length; start += CHUNK) {
     const chunk = moves.slice(start, start + CHUNK);
+    await chunk[0]!.acquaint();
     await Promise.all(chunk.map((move) => move.begin()));
     await Promise.all(chunk.map((move) => move.finish()));
   }

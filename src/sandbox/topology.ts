@@ -13,6 +13,8 @@ export interface NodeLine {
   readonly flags: readonly string[];
   readonly primaryId: string | undefined;
   readonly linked: boolean;
+  /** Config epoch: of two nodes that claim a slot, the one with the higher epoch owns it. */
+  readonly epoch: number;
   /** Inclusive ranges. */
   readonly slots: readonly (readonly [from: number, to: number])[];
 }
@@ -21,7 +23,7 @@ export interface NodeLine {
 export function parseNodes(text: string): NodeLine[] {
   const lines = text.split("\n").filter((line) => line !== "");
   return lines.map((line) => {
-    const [id = "", address = "", flags = "", primary = "-", , , , link, ...slots] = line.split(" ");
+    const [id = "", address = "", flags = "", primary = "-", , , epoch, link, ...slots] = line.split(" ");
     const [endpoint = ""] = address.split("@");
     const colon = endpoint.lastIndexOf(":");
     const ranges = slots.filter((slot) => !slot.startsWith("[")).map((slot) => slot.split("-").map(Number));
@@ -32,6 +34,7 @@ export function parseNodes(text: string): NodeLine[] {
       flags: flags.split(","),
       primaryId: primary === "-" ? undefined : primary,
       linked: link === "connected",
+      epoch: Number(epoch),
       slots: ranges.map(([from = 0, to = from]) => [from, to] as const),
     };
   });

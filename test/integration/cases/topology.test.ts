@@ -5,33 +5,19 @@ import { checkServerIdentity as verify, type PeerCertificate } from "node:tls";
 
 import type { KeylaneError } from "keylane";
 import type { SandboxCluster } from "keylane/sandbox";
-import { parseInfo } from "#dist/sandbox/resp.js";
 
 import { useC3, useC6 } from "../../support/fixtures.js";
+import { callsOf, keysIn } from "../../support/keys.js";
 import { openLanes, rejection } from "../../support/lanes.js";
 import { Relay } from "../../support/relay.js";
 import { failure, OK, Stub } from "../../support/stub.js";
 import { nextEvent, until, within } from "../../support/until.js";
 
-/** A key for each of some slots. */
-function keysIn(slots: Iterable<number>, slotOf: (key: string) => number): Map<number, string> {
-  const wanted = new Set(slots);
-  const found = new Map<number, string>();
-  for (let at = 0; found.size < wanted.size; at += 1) {
-    const slot = slotOf(`k${at}`);
-    if (wanted.has(slot) && !found.has(slot)) found.set(slot, `k${at}`);
-  }
-  return found;
-}
-
 /** CLUSTER SHARDS and CLUSTER SLOTS that the live nodes of a cluster have answered. */
 async function topologyCalls(cluster: SandboxCluster): Promise<number> {
   let calls = 0;
   for (const node of cluster.nodes.filter((one) => one.running && !one.paused)) {
-    const stats = parseInfo(String(await node.command("INFO", "commandstats")));
-    for (const name of ["cmdstat_cluster|shards", "cmdstat_cluster|slots"]) {
-      calls += Number(/calls=(\d+)/.exec(stats.get(name) ?? "")?.[1] ?? 0);
-    }
+    calls += (await callsOf(node, "cluster|shards")) + (await callsOf(node, "cluster|slots"));
   }
   return calls;
 }
@@ -140,7 +126,7 @@ describe("T3: addresses that clients cannot reach", () => {
     const owned = async (node: typeof p0): Promise<number> =>
       (await cluster.view()).find(({ id }) => id === node.id)!.slots[0]![0];
     const [slot0, slot1, slot2] = [await owned(p0), await owned(p1), await owned(p2)];
-    const keys = keysIn([slot0, slot1, slot2], (key) => lanes.route(key).slot);
+    const keys = keysIn([slot0, slot1, slot2]);
     const [key0, key1, key2] = [keys.get(slot0)!, keys.get(slot1)!, keys.get(slot2)!];
     const nodeOf = (key: string): string | null => lanes.route(key).node;
     assert.deepEqual(
@@ -188,10 +174,7 @@ describe("T3: announced 10.255.0.x", () => {
       return at === -1 ? null : { host: "127.0.0.1", port: stubs[at]!.port };
     };
     const lanes = await openLanes({ domains: { all: { prefixes: [""], nodes: [stubs[0].address], natMap } } });
-    const [low, high] = [
-      keysIn([1], (key) => lanes.route(key).slot).get(1)!,
-      keysIn([9000], (key) => lanes.route(key).slot).get(9000)!,
-    ];
+    const [low, high] = [keysIn([1]).get(1)!, keysIn([9000]).get(9000)!];
     stubs[0].script("GET", failure("ASK 1 10.255.0.2:7000"), failure("MOVED 1 10.255.0.2:7000"));
     stubs[1].script("GET", "asked", "high", "moved");
     assert.equal(await lanes.get(low), "asked");
@@ -242,7 +225,7 @@ describe("T4: refreshes", () => {
       domains: { all: { prefixes: [""], nodes: cluster.seeds } },
       refreshIntervalMs: 2000,
     });
-    const key = keysIn([range[0]], (name) => lanes.route(name).slot).get(range[0])!;
+    const key = keysIn([range[0]]).get(range[0])!;
     await lanes.set(key, "kept");
     assert.equal(lanes.route(key).node, guest.address);
     await cluster.moveSlots([range], guest, owner);
@@ -260,7 +243,7 @@ describe("T4: refreshes", () => {
       refreshIntervalMs: 600,
     });
     const slots = (await cluster.view()).find(({ id }) => id === from.id)!.slots.at(-1)!;
-    const key = keysIn([slots[1]], (name) => lanes.route(name).slot).get(slots[1])!;
+    const key = keysIn([slots[1]]).get(slots[1])!;
     const told = nextEvent(lanes, "topology");
     await cluster.moveSlots([slots[1]], from, to);
     await told;
@@ -280,12 +263,7 @@ describe("T4: refreshes", () => {
     });
     const [first] = (await cluster.view()).find(({ id }) => id === from.id)!.slots.at(-1)!;
     const range = [first, first + 499] as const;
-    const keys = [
-      ...keysIn(
-        Array.from({ length: 500 }, (_, at) => first + at),
-        (name) => lanes.route(name).slot,
-      ).values(),
-    ];
+    const keys = [...keysIn(Array.from({ length: 500 }, (_, at) => first + at)).values()];
     await Promise.all(keys.map((key) => lanes.set(key, key)));
     await cluster.moveSlots([range], from, to);
     const before = await topologyCalls(cluster);
@@ -310,7 +288,7 @@ describe("T4: refreshes", () => {
     });
     const victim = cluster.primaries[0]!;
     const [first] = (await cluster.view()).find(({ id }) => id === cluster.primaries[1]!.id)!.slots[0]!;
-    const key = keysIn([first], (name) => lanes.route(name).slot).get(first)!;
+    const key = keysIn([first]).get(first)!;
     await victim.kill();
     try {
       const downs = (): Promise<KeylaneError> =>

@@ -20,6 +20,7 @@ test("ids, addresses, flags, links and slots", () => {
     flags: ["myself", "master"],
     primaryId: undefined,
     linked: true,
+    epoch: 1,
     slots: [
       [0, 5460],
       [16_000, 16_000],
