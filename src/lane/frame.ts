@@ -11,6 +11,11 @@ import type { Op, WireArg } from "./op.js";
 
 const POOL_BYTES = 256 << 10;
 const POOL_SIZE = 16;
+const SCRATCH_BYTES = 256 << 10;
+/** Scratch memory beyond this is given back when the next batch is packed. */
+const SCRATCH_KEPT = 64 << 20;
+/** Longer batches are not joined: it would be one more copy, and no string holds more than 2^29 units. */
+const JOIN_UNITS = 32 << 20;
 const pool: Outgoing[] = [];
 
 /** A write buffer. `release` is created once with it and given to every socket write of it. */
@@ -40,7 +45,7 @@ function outgoing(size: number): Outgoing {
 class FrameEncoder {
   place = new Int32Array(8192);
   sections = new Int32Array(4 * 512);
-  #scratch = Buffer.allocUnsafeSlow(256 << 10);
+  #scratch = Buffer.allocUnsafeSlow(SCRATCH_BYTES);
   #desc = new Int32Array(3 * 8192);
   #parts: string[] = [];
   #joinable = true;
@@ -88,9 +93,9 @@ class FrameEncoder {
   }
 
   #pack(ops: readonly Op[]): void {
-    const parts = this.#parts;
-    parts.length = 0;
+    if (this.#scratch.length > SCRATCH_KEPT) this.#scratch = Buffer.allocUnsafeSlow(SCRATCH_BYTES);
     this.#joinable = true;
+    let units = 0;
     let words = 0;
     for (let i = 0; i < ops.length; i += 1) {
       const op = ops[i]!;
@@ -102,20 +107,16 @@ class FrameEncoder {
       desc[words + 1] = argc;
       words += 2;
       this.#add(op.first);
-      desc[words++] = op.first.length;
+      units += desc[words++] = op.first.length;
       if (rest === null) continue;
       for (let j = 0; j < rest.length; j += 1) {
         const arg = rest[j]!;
         this.#add(arg);
-        desc[words++] = arg.length;
+        units += desc[words++] = arg.length;
       }
     }
-    if (this.#joinable) {
-      const text = parts.join("");
-      if (text.length * 3 > this.#scratch.length) this.#growScratch(text.length * 3);
-      if (this.#scratch.utf8Write(text, 0) === text.length) return;
-    }
-    this.#packEach(ops);
+    if (units > JOIN_UNITS || !this.#joinable || !this.#packJoined()) this.#packEach(ops);
+    this.#parts.length = 0;
   }
 
   #add(arg: WireArg): void {
@@ -123,12 +124,20 @@ class FrameEncoder {
     else this.#joinable = false;
   }
 
+  /** The quick way: all arguments at once. False when they are not all ASCII. */
+  #packJoined(): boolean {
+    const text = this.#parts.join("");
+    if (text.length * 3 > this.#scratch.length) this.#growScratch(text.length * 3);
+    return this.#scratch.utf8Write(text, 0) === text.length;
+  }
+
   /** The slow way: every argument by itself, lengths in bytes. */
   #packEach(ops: readonly Op[]): void {
     let words = 0;
     let at = 0;
     const write = (arg: WireArg): void => {
-      const room = typeof arg === "string" ? arg.length * 3 : arg.length;
+      const exact = arg.length > SCRATCH_BYTES;
+      const room = typeof arg !== "string" ? arg.length : exact ? Buffer.byteLength(arg) : arg.length * 3;
       if (at + room > this.#scratch.length) this.#growScratch(at + room);
       let length = arg.length;
       if (typeof arg === "string") length = this.#scratch.utf8Write(arg, at);
