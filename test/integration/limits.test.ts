@@ -127,6 +127,18 @@ describe("E5: long lists and large replies on a cluster", () => {
     assert.equal((await lanes.get("t:large")) === text, true);
   });
 
+  it("a command of more text than one string can hold, and a GET issued alongside", async () => {
+    const lanes = open.value;
+    const half = "v".repeat(270 * MIB);
+    const source = "return #ARGV[1] + #ARGV[2]";
+    const [length, beside] = await Promise.all([
+      lanes.command("EVAL", source, 1, "t:k", half, half),
+      lanes.get("other:1"),
+    ]);
+    assert.equal(length, 2 * half.length);
+    assert.equal(beside, "here");
+  });
+
   it("50,000 operations of one turn, each with its own value", async () => {
     const lanes = open.value;
     const keys = Array.from({ length: 50_000 }, (_, i) => `t:${i}`);
