@@ -201,6 +201,8 @@ export class Keylane<Domains = Record<string, object>> extends EventEmitter<Keyl
     const last = args.at(-1);
     const options = isOptions(last) ? last : undefined;
     if (typeof name !== "string" || name === "") throw badArgument("command: the name must be a non-empty string");
+    const fault = options?.timeoutMs === undefined ? null : faultOfMs("timeoutMs", options.timeoutMs);
+    if (fault !== null) throw fault;
     const lower = name.toLowerCase();
     const wire = wireArgs(lower, options === undefined ? args : args.slice(0, -1));
     const planned = isKnown(lower) ? plan(lower, wire) : await this.#lookUp(lower, wire);

@@ -49,8 +49,12 @@ export function setFlags({ ttlMs, ifAbsent, ifPresent, keepTtl }: SetOptions): s
   return flags;
 }
 
-/** Whether the last argument of a command is its options: a plain object. */
+/**
+ * Whether the last argument of a command is its options: a plain object with no other fields. Any other object is no
+ * argument at all, and is refused as one.
+ */
 export function isOptions(value: unknown): value is CommandOptions {
   if (typeof value !== "object" || value === null || Array.isArray(value) || value instanceof Uint8Array) return false;
-  return Object.getPrototypeOf(value) === Object.prototype;
+  if (Object.getPrototypeOf(value) !== Object.prototype) return false;
+  return Object.keys(value).every((name) => name === "signal" || name === "timeoutMs" || name === "buffers");
 }

@@ -12,6 +12,8 @@ import type { WireArg } from "./op.js";
 import { parseRedirect, replyError, ruleFor } from "./refusal.js";
 
 const IDLE_LINES = 4;
+/** Longest time a timer takes, in milliseconds. */
+const LONGEST_TIMER = 2 ** 31 - 1;
 
 interface Line {
   readonly redis: Redis;
@@ -91,7 +93,7 @@ export class BlockingLines {
         : setTimeout(
             () =>
               giveUp(new KeylaneError("KEYLANE_ERR_TIMEOUT", `${call.name}: no reply before the deadline`, context)),
-            call.timeoutMs,
+            Math.min(call.timeoutMs, LONGEST_TIMER),
           );
     call.signal?.addEventListener("abort", abort, { once: true });
     try {
@@ -152,10 +154,15 @@ export class BlockingLines {
 }
 
 /**
- * How long a command asks the server to block, in milliseconds: 0 without limit, null when it does not say (then it does not
- * block at all).
+ * How long a command asks the server to block, in milliseconds: 0 without limit, null when it does not say, or says what the
+ * server will refuse (then it does not block at all).
  */
 export function blockTimeMs(name: string, args: readonly WireArg[]): number | null {
+  const asked = timeIn(name, args);
+  return asked !== null && asked >= 0 ? asked : null;
+}
+
+function timeIn(name: string, args: readonly WireArg[]): number | null {
   const seconds = (at: number): number => Math.ceil(Number(String(args.at(at))) * 1000);
   if (/^(blpop|brpop|brpoplpush|blmove|bzpopmin|bzpopmax)$/.test(name)) return seconds(-1);
   if (/^(blmpop|bzmpop)$/.test(name)) return seconds(0);
