@@ -194,6 +194,8 @@ describe("command()", () => {
     await rejection(lanes.command("EVAL", "return 1", 5, "k"), "KEYLANE_ERR_ARGUMENT", notSent);
     await rejection(lanes.command("ZUNIONSTORE", "d", 1e9, "k"), "KEYLANE_ERR_ARGUMENT", notSent);
     await rejection(lanes.command("GET", "k", { timeoutMs: -1 }), "KEYLANE_ERR_ARGUMENT", notSent);
+    await rejection(lanes.command("HSET", "k", "f", "v", { g: "w" }), "KEYLANE_ERR_ARGUMENT", notSent);
+    await rejection(lanes.command("SET", "k", "v", { timeout: 5 }), "KEYLANE_ERR_ARGUMENT", notSent);
     assert.equal(await lanes.exists("k"), false);
   });
 
@@ -251,6 +253,25 @@ describe("command()", () => {
     await Promise.all(c3.value.primaries.map((node) => node.command("FUNCTION", "LOAD", library)));
     assert.equal(await open.value.command("FCALL", "put", 1, "fn", "v"), "OK");
     assert.equal(await open.value.get("fn"), "v");
+  });
+
+  it("what blocks runs beside all other traffic, ends by its deadline, and its own time may be any", async () => {
+    const lanes = open.value;
+    const waiting = lanes.command("BLPOP", "bl:a", 0, { timeoutMs: 20_000 });
+    const long = lanes.command("BLPOP", "bl:b", 5_000_000, { timeoutMs: Number.MAX_SAFE_INTEGER });
+    await lanes.set("bl:beside", "here");
+    assert.equal(await lanes.get("bl:beside"), "here");
+    assert.equal(await lanes.command("RPUSH", "bl:a", "x"), 1);
+    assert.deepEqual(await waiting, ["bl:a", "x"]);
+    assert.equal(await lanes.command("RPUSH", "bl:b", "y"), 1);
+    assert.deepEqual(await long, ["bl:b", "y"]);
+    assert.equal(await lanes.command("BLPOP", "bl:a", 0.01), null);
+    await rejection(lanes.command("BLPOP", "bl:a", 0, { timeoutMs: 30 }), "KEYLANE_ERR_TIMEOUT", { command: "BLPOP" });
+    const aborted = lanes.command("BLPOP", "bl:a", 0, { signal: AbortSignal.timeout(30) });
+    await rejection(aborted, "KEYLANE_ERR_ABORTED", { outcome: "unknown" });
+    await rejection(lanes.command("BLPOP", "bl:a", "soon"), "KEYLANE_ERR_REPLY", { message: /timeout is not a float/ });
+    await rejection(lanes.command("BLPOP", "bl:a", -5), "KEYLANE_ERR_REPLY", { message: /negative/ });
+    await rejection(lanes.command("BLPOP", "bl:a", 0, { timeoutMs: Number.NaN }), "KEYLANE_ERR_ARGUMENT");
   });
 
   it("redis(domain) is the ioredis client, for all that is refused here; it closes with its keylane", async () => {
