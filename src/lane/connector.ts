@@ -10,6 +10,9 @@ import { connect as connectTls } from "node:tls";
 import type { ConnectionOptions } from "node:tls";
 import { AbstractConnector } from "ioredis";
 
+/** Longest handshake that is believed, in bytes; HELLO takes some hundred. */
+const MAX_HANDSHAKE = 1 << 20;
+
 /** Receives the bytes of a connection once the lane owns it. */
 export interface ByteSink {
   /** Memory for the next read. Called after every read. */
@@ -78,15 +81,19 @@ export class SocketSource {
 
   #dial(host: string, port: number, tls: ConnectionOptions | undefined): Socket {
     this.#sink = null;
+    let received = 0;
     const onread = {
       buffer: (): Buffer => (this.#sink === null ? this.#handshake : this.#sink.memory()),
       callback: (count: number, memory: Uint8Array): boolean => {
+        received += count;
         if (this.#sink !== null) this.#sink.received(memory, count);
-        else this.socket?.emit("data", Buffer.from(memory.subarray(0, count)));
+        else if (received <= MAX_HANDSHAKE) socket.emit("data", Buffer.from(memory.subarray(0, count)));
+        else
+          socket.destroy(new Error(`the server sent more than ${MAX_HANDSHAKE} bytes before the handshake was over`));
         return true;
       },
     };
-    const socket =
+    const socket: Socket =
       tls === undefined
         ? connectTcp({ host, port, onread, noDelay: true })
         : connectTls(Object.assign({ ...tls }, { host, port, onread }));

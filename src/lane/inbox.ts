@@ -21,10 +21,12 @@ import {
   ScanStatus,
 } from "../native/types.js";
 import type { ByteSink } from "./connector.js";
-import { ReplyRows } from "./replies.js";
+import { FIRST_TABLE, ReplyRows } from "./replies.js";
 import type { Feed } from "./replies.js";
 
 const READ_BYTES = 128 << 10;
+/** A table of so many words is given back after use: 1 MiB. */
+const LARGE_TABLE = 1 << 18;
 const LIMITS = { maxBulk: 512 << 20, maxRows: 8 << 20, maxDepth: 128, maxLine: 64 << 10 };
 
 /** Takes the replies of one connection. Each method reads the reply at the rows' cursor, whole. */
@@ -34,8 +36,8 @@ export interface ReplyTaker {
   /** Any other reply. False when nothing asked for it. */
   reply(rows: ReplyRows): boolean;
   pushed(rows: ReplyRows): void;
-  /** Decoding the reply threw; the operation was taken off its queue already. */
-  undecodable(cause: Error): void;
+  /** Decoding the reply threw; the operation was taken off its queue already. False when the connection was dropped. */
+  undecodable(cause: Error): boolean;
   /** All complete replies were handled. */
   handled(): void;
   /** The connection is beyond repair. */
@@ -58,11 +60,12 @@ export class Inbox implements ByteSink {
     this.#rows = new ReplyRows(this.#memory, feed);
   }
 
-  /** A new connection begins. */
+  /** A connection is over: what it left unfinished is forgotten, and its memory given back. */
   reset(): void {
     this.#fill = 0;
     this.#parsed = 0;
     this.#scanner.reset();
+    this.#shrink();
   }
 
   memory(): Buffer {
@@ -87,9 +90,7 @@ export class Inbox implements ByteSink {
     const rows = this.#rows;
     for (;;) {
       const count = this.#scanner.scan(this.#memory, this.#parsed, this.#fill, rows.table);
-      if (count > 0 && !this.#deliver(count)) {
-        return this.#drop("the server sent a reply that nothing asked for");
-      }
+      if (count > 0 && !this.#deliver(count)) return false;
       this.#parsed = rows.table[SCAN_CONSUMED]!;
       const status = rows.table[SCAN_STATUS]!;
       if (status === ScanStatus.MORE) return true;
@@ -98,7 +99,10 @@ export class Inbox implements ByteSink {
     }
   }
 
-  /** One try block for the whole run: a reply that cannot be decoded is passed over and the run goes on. */
+  /**
+   * One try block for the whole run: a reply that cannot be decoded is passed over and the run goes on. False when the
+   * connection has been dropped.
+   */
   #deliver(count: number): boolean {
     const rows = this.#rows;
     const taker = this.#taker;
@@ -114,14 +118,14 @@ export class Inbox implements ByteSink {
             rows.at = begin;
             rows.skip();
           } else if (!(kind === Kind.ERROR || kind === Kind.BLOB_ERROR ? taker.error(rows) : taker.reply(rows))) {
-            return false;
+            return this.#drop("the server sent a reply that nothing asked for");
           }
         }
       } catch (cause) {
         rows.at = begin;
         rows.skip();
         done += 1;
-        taker.undecodable(cause as Error);
+        if (!taker.undecodable(cause as Error)) return false;
       }
     }
     return true;
@@ -135,11 +139,16 @@ export class Inbox implements ByteSink {
   /** Moves an incomplete reply to the front of the memory. */
   #compact(): void {
     const left = this.#fill - this.#parsed;
-    if (left === 0 && this.#memory.length > READ_BYTES) this.#replace(READ_BYTES, 0);
+    if (left === 0) this.#shrink();
     else if (left * 2 > this.#memory.length) this.#replace(this.#memory.length * 2, left);
-    else if (left > 0 && this.#parsed > 0) this.#memory.copyWithin(0, this.#parsed, this.#fill);
+    else if (this.#parsed > 0) this.#memory.copyWithin(0, this.#parsed, this.#fill);
     this.#fill = left;
     this.#parsed = 0;
+  }
+
+  #shrink(): void {
+    if (this.#memory.length > READ_BYTES) this.#replace(READ_BYTES, 0);
+    if (this.#rows.table.length > LARGE_TABLE) this.#rows.table = new Int32Array(FIRST_TABLE);
   }
 
   #reserve(bytes: number): void {

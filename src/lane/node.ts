@@ -254,14 +254,19 @@ export class NodeLane implements ReplyTaker {
     this.#owner.pushed(this, rows);
   }
 
-  undecodable(cause: Error): void {
+  undecodable(cause: Error): boolean {
     const op = this.#current;
-    if (cause instanceof KeylaneError) this.#owner.failed(op, cause);
-    else {
+    const context = { cause, command: op.command, domain: this.#owner.config.domain, node: this.name } as const;
+    if (!(cause instanceof KeylaneError)) {
       const message = `the reply cannot be decoded: ${cause.message}`;
-      const context = { cause, command: op.command, domain: this.#owner.config.domain, node: this.name };
       this.#owner.failed(op, new KeylaneError("KEYLANE_ERR_CODEC", message, { ...context, outcome: "unknown" }));
+      return true;
     }
+    this.#owner.failed(op, new KeylaneError(cause.code, `${op.command}: ${cause.message}`, context));
+    if (cause.code !== "KEYLANE_ERR_PROTOCOL") return true;
+    // Replies and operations are out of step, or the server is broken: nothing that follows can be trusted.
+    this.broken(cause);
+    return false;
   }
 
   handled(): void {
@@ -306,7 +311,11 @@ export class NodeLane implements ReplyTaker {
 
   #ready(): void {
     if (this.state === "closed") return;
-    this.inbox.reset();
+    if (unanswered(this.#redis) > 0) {
+      this.lastError = new KeylaneError("KEYLANE_ERR_PROTOCOL", "the server left a part of the handshake unanswered");
+      this.#redis.stream.destroy();
+      return;
+    }
     try {
       this.#socket =
         this.#owner.config.sentinels === undefined
@@ -328,11 +337,14 @@ export class NodeLane implements ReplyTaker {
     try {
       const ask = ["GET", "proto-max-bulk-len"];
       const told = await this.#owner.callNode(this, "CONFIG", ask, PAIRS_SHAPE, this.#owner.config.connectTimeoutMs);
-      const limit = Number((told as Record<string, string>)["proto-max-bulk-len"]);
+      const limit = Number((told as Record<string, string> | null)?.["proto-max-bulk-len"]);
       if (limit > 0) this.maxBulk = limit;
     } catch (error) {
       // A user without CONFIG, or a product that hides it, keeps the protocol's own limit; a lost connection is no answer.
-      if ((error as KeylaneError).outcome !== "rejected") return;
+      if ((error as KeylaneError).outcome !== "rejected") {
+        this.#socket?.destroy();
+        return;
+      }
     }
     await this.#owner.prepare(this);
     this.#open();
@@ -360,12 +372,18 @@ export class NodeLane implements ReplyTaker {
     const { feeder } = this.feed;
     this.feed.feeder = 0;
     if (feeder !== 0) this.#owner.unfed(feeder);
+    this.inbox.reset();
     const lost = this.ring.clear();
     this.#earliest = NEVER;
     this.#owedSince = 0;
     for (const op of lost) if (op.state !== SETTLED) this.#owner.lost(op, this);
     this.#owner.progressed(this);
   }
+}
+
+/** Replies that ioredis still waits for; they would be taken for answers to the lane's operations. */
+function unanswered(redis: Redis): number {
+  return (redis as unknown as { commandQueue?: { length: number } }).commandQueue?.length ?? 0;
 }
 
 function throughSentinels({ sentinels, name, username, password }: SentinelConfig): RedisOptions {

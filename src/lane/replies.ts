@@ -15,7 +15,8 @@ export interface Shape {
   read(rows: ReplyRows): unknown;
 }
 
-const INITIAL_ROWS = 4096;
+/** Words of a table to begin with. */
+export const FIRST_TABLE = ROWS_BASE + 4096 * ROW_WORDS;
 
 /** What readers of a reply need to know of the connection it came over. */
 export interface Feed {
@@ -27,7 +28,7 @@ export interface Feed {
 
 export class ReplyRows {
   readonly feed: Feed;
-  table = new Int32Array(ROWS_BASE + INITIAL_ROWS * ROW_WORDS);
+  table = new Int32Array(FIRST_TABLE);
   buffer: Buffer;
   at = ROWS_BASE;
   /** Texts come as strings (default) or as buffers. */
@@ -103,9 +104,11 @@ export class ReplyRows {
     return this.buffer.subarray(start, end);
   }
 
-  /** Steps into the aggregate at the cursor: its first element is next. */
-  enter(): void {
+  /** Steps into the aggregate at the cursor: its first element is next. Gives their number. */
+  enter(): number {
+    const length = this.table[this.at + 2]!;
     this.at += ROW_WORDS;
+    return length;
   }
 
   /** The text row at the cursor as a string. */
@@ -171,9 +174,10 @@ function doubleOf(text: string): number {
   return text === "-inf" ? -Infinity : Number(text);
 }
 
-const mismatch = (wanted: string, rows: ReplyRows): never => {
-  throw new KeylaneError("KEYLANE_ERR_PROTOCOL", `expected ${wanted}, the server sent a reply of kind ${rows.kind()}`);
-};
+/** A reply of a kind that the command cannot have: either it answers another one, or the server is broken. */
+export function mismatch(wanted: string, kind: number): never {
+  throw new KeylaneError("KEYLANE_ERR_PROTOCOL", `expected ${wanted}, the server sent a reply of kind ${kind}`);
+}
 
 /** A stored value, by the domain's codec; null when absent. */
 export class ValueShape implements Shape {
@@ -206,7 +210,7 @@ export class ValueShape implements Shape {
       rows.asBuffers = false;
       return this.codec.decode(whole, 0, whole.length, true);
     }
-    return kind === Kind.BULK || kind === Kind.NULL ? this.read(rows) : mismatch("a value", rows);
+    return kind === Kind.BULK || kind === Kind.NULL ? this.read(rows) : mismatch("a value", kind);
   }
 }
 
@@ -228,21 +232,28 @@ export const BUFFER_SHAPE: Shape = {
 /** An integer: number, or bigint past 2^53. */
 export const INTEGER_SHAPE: Shape = {
   read(rows) {
+    const kind = rows.kind();
     const value = rows.value();
-    return typeof value === "number" || typeof value === "bigint" ? value : mismatch("an integer", rows);
+    return typeof value === "number" || typeof value === "bigint" ? value : mismatch("an integer", kind);
   },
 };
 
 /** 1 → true, 0 → false. */
-export const FLAG_SHAPE: Shape = { read: (rows) => Number(rows.value()) > 0 };
+export const FLAG_SHAPE: Shape = { read: (rows) => Number(INTEGER_SHAPE.read(rows)) > 0 };
 
 /** OK → true, null (a condition was not met) → false. */
-export const STORED_SHAPE: Shape = { read: (rows) => rows.value() !== null };
+export const STORED_SHAPE: Shape = {
+  read(rows) {
+    const kind = rows.kind();
+    const value = rows.value();
+    return value === "OK" || (value === null ? false : mismatch("OK", kind));
+  },
+};
 
 /** Remaining life: milliseconds, `Infinity` without one, null when the key is absent. */
 export const TTL_SHAPE: Shape = {
   read(rows) {
-    const value = Number(rows.value());
+    const value = Number(INTEGER_SHAPE.read(rows));
     if (value === -2) return null;
     return value === -1 ? Infinity : value;
   },

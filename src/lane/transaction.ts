@@ -18,7 +18,7 @@ import type { Codec } from "./codec.js";
 import { wireArgs } from "./commands.js";
 import { OP_MULTI, OP_QUEUED, Op, SETTLED, headOf } from "./op.js";
 import type { Block, WireArg } from "./op.js";
-import { FLAG_SHAPE, INTEGER_SHAPE, RAW_SHAPE, STORED_SHAPE } from "./replies.js";
+import { FLAG_SHAPE, INTEGER_SHAPE, RAW_SHAPE, STORED_SHAPE, mismatch } from "./replies.js";
 import type { ReplyRows, Shape } from "./replies.js";
 import { NEVER } from "./turn.js";
 
@@ -139,8 +139,10 @@ class ExecShape implements Shape {
   }
 
   read(rows: ReplyRows): unknown {
-    if (rows.kind() !== Kind.ARRAY) return rows.value();
-    rows.enter();
+    const kind = rows.kind();
+    if (kind === Kind.NULL) return rows.value();
+    const count = kind === Kind.ARRAY ? rows.enter() : -1;
+    if (count !== this.#shapes.length) mismatch(`${this.#shapes.length} results`, kind);
     return this.#shapes.map((shape) => (rows.isError() ? rows.value() : shape.read(rows)));
   }
 }

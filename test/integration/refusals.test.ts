@@ -370,13 +370,13 @@ describe("connections that break", () => {
     assert.equal(await lanes.incrBy("bar"), 8);
   });
 
-  it("a value where none can be is KEYLANE_ERR_PROTOCOL for that call alone", async () => {
+  it("a value where none can be is KEYLANE_ERR_PROTOCOL, and the connection is no longer believed", async () => {
     await using rig = await pair();
     const { a, lanes } = rig;
     a.script("GET", 5, "v");
-    await rejection(lanes.get("bar"), "KEYLANE_ERR_PROTOCOL");
+    await rejection(lanes.get("bar"), "KEYLANE_ERR_PROTOCOL", { command: "GET", node: a.address });
     assert.equal(await lanes.get("bar"), "v");
-    assert.equal(lanes.stats().domains["all"]!.reconnects, 0);
+    assert.equal(lanes.stats().domains["all"]!.reconnects, 1);
   });
 
   it("a push between replies is passed over", async () => {

@@ -146,6 +146,21 @@ test("flags, stored and remaining life", () => {
   assert.deepEqual(readAll(":1500\r\n:-1\r\n:-2\r\n:0\r\n", TTL_SHAPE), [1500, Infinity, null, 0]);
 });
 
+test("a reply of a kind that the command cannot have is no result", () => {
+  for (const [bytes, shape] of [
+    ["+OK\r\n", FLAG_SHAPE],
+    ["$1\r\n1\r\n", FLAG_SHAPE],
+    ["_\r\n", FLAG_SHAPE],
+    [":1\r\n", STORED_SHAPE],
+    ["+QUEUED\r\n", STORED_SHAPE],
+    ["$2\r\nno\r\n", STORED_SHAPE],
+    ["+OK\r\n", TTL_SHAPE],
+    ["*0\r\n", INTEGER_SHAPE],
+  ] as const) {
+    assert.throws(() => readAll(bytes, shape), { code: "KEYLANE_ERR_PROTOCOL", outcome: "unknown" }, bytes);
+  }
+});
+
 test("skip passes over whole replies", () => {
   const memory = Buffer.from("*2\r\n%1\r\n+a\r\n*1\r\n:1\r\n$?\r\n;1\r\nx\r\n;0\r\n:9\r\n");
   const rows = new ReplyRows(memory, { feeder: 0, healthy: true });
