@@ -1,0 +1,93 @@
+//! Invalidation: of one key, of what one connection fed, of a domain's keys with a prefix, of everything.
+//!
+//! Invariant: when a call returns, no lookup that starts later, in any thread, returns what was cached before it, every proof
+//! that vouched for it is void, and no load that began before it will be stored.
+
+use crate::cache::Session;
+use crate::entry::{self, Head};
+use crate::sync::Ordering::Relaxed;
+use crate::sync::{AtomicU32, Steps};
+use crate::thread::Counter;
+
+impl<S: Steps> Session<'_, S> {
+    /// Forgets one key. True when it was cached. O(key).
+    pub fn invalidate(&self, hash: u64, key: &[u8]) -> bool {
+        self.count(Counter::Invalidations);
+        self.cache.overtake(hash);
+        self.steps.step();
+        self.remove(hash, key)
+    }
+
+    /// Removes a key without overtaking its loads.
+    pub(crate) fn remove(&self, hash: u64, key: &[u8]) -> bool {
+        let place = self.cache.place(hash);
+        let _guard = self.lock_group(place.group);
+        match self.cache.find(place, key) {
+            Some((way, _)) => {
+                self.clear(way);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Forgets everything. O(index).
+    pub fn invalidate_all(&self) {
+        self.sweep_index(|_, _| true);
+    }
+
+    /// Forgets what `feeder` fed. Returns how many keys that were. O(index).
+    pub fn invalidate_feeder(&self, feeder: u16) -> usize {
+        self.sweep_index(|head, _| head.feeder == feeder)
+    }
+
+    /// Forgets the keys of `domain` that begin with `prefix`. Returns how many they were. O(index).
+    pub fn invalidate_prefix(&self, domain: u16, prefix: &[u8]) -> usize {
+        self.sweep_index(|head, record| {
+            head.domain == domain
+                && head.key_len >= prefix.len()
+                && record.get(entry::HEADER..).is_some_and(|key| entry::starts_with(key, prefix))
+        })
+    }
+
+    fn sweep_index(&self, doomed: impl Fn(&Head, &[AtomicU32]) -> bool) -> usize {
+        self.count(Counter::Invalidations);
+        self.cache.overtake_all();
+        self.steps.step();
+        (0..self.cache.layout.groups).map(|group| self.sweep_group(group, &doomed)).sum()
+    }
+
+    /// Removes the records of a group that `doomed` picks. Under the lock no record can be recycled while it is looked at.
+    fn sweep_group(&self, group: usize, doomed: &impl Fn(&Head, &[AtomicU32]) -> bool) -> usize {
+        let cache = &self.cache;
+        let _guard = self.lock_group(group);
+        let mut removed = 0;
+        for way in cache.ways(group, 0) {
+            let position = cache.position(way).load(Relaxed);
+            if position == 0 {
+                continue;
+            }
+            if cache.record(position).is_none_or(|(_, record)| doomed(&Head::read(record), record)) {
+                self.clear(way);
+                removed += 1;
+            }
+        }
+        removed
+    }
+
+    /// Removes what expired at least `ms` ago from `count` groups, from group `from` on. Returns the group to go on with.
+    pub fn purge(&self, from: usize, count: usize, ms: u32) -> usize {
+        let groups = self.cache.layout.groups;
+        let now = self.cache.now();
+        let old = |head: &Head, _: &[AtomicU32]| {
+            let age = now.wrapping_sub(head.expiry);
+            age as i32 >= 0 && age >= ms
+        };
+        let from = if from < groups { from } else { 0 };
+        let to = (from + count).min(groups);
+        for group in from..to {
+            self.sweep_group(group, &old);
+        }
+        if to < groups { to } else { 0 }
+    }
+}
