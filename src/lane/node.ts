@@ -52,10 +52,10 @@ export interface NodeOwner {
   down(node: NodeLane, reason: string): void;
 }
 
-/** `leaving`: nothing is sent any more, and the connection ends when it owes nothing. */
-export type NodeState = "connecting" | "ready" | "down" | "leaving" | "closed";
+/** `leaving` and `renewing`: nothing is sent, and when it owes nothing the connection ends, or is made anew. */
+export type NodeState = "connecting" | "ready" | "down" | "leaving" | "renewing" | "closed";
 
-/** A connection that is leaving and silent for so long, in milliseconds, is given up. */
+/** A connection that is leaving or renewing and silent for so long, in milliseconds, is given up. */
 const LEAVE_MS = 200;
 
 /** Stands in the ring for a reply that nobody waits for. */
@@ -65,9 +65,10 @@ IGNORED.state = SETTLED;
 export class NodeLane implements ReplyTaker {
   readonly index: number;
   readonly generation: number;
-  readonly address: Address;
+  /** Behind Sentinels: of the one asked first, and from the first connection on of the primary. */
+  address: Address;
   /** `host:port` */
-  readonly name: string;
+  name: string;
   /** Whether it was a replica when it was dialled (and so told READONLY). */
   replica: boolean;
   state: NodeState = "connecting";
@@ -127,7 +128,7 @@ export class NodeLane implements ReplyTaker {
   /** Whether it is worth waiting for: not ready yet (or just broken, and about to be told so), and not given up. */
   get awaited(): boolean {
     if (this.state === "ready") return !this.#socket!.writable;
-    return this.state === "connecting" || this.state === "down";
+    return this.state === "connecting" || this.state === "down" || this.state === "renewing";
   }
 
   /** Whether `count` more operations may be sent now. */
@@ -184,6 +185,7 @@ export class NodeLane implements ReplyTaker {
       this.#earliest = earliest;
     }
     if (this.state === "leaving" && this.silentFor(now, LEAVE_MS)) this.close();
+    if (this.state === "renewing" && this.silentFor(now, LEAVE_MS)) this.reset(this.lastError!);
     if (this.waiting.length === 0) return;
     for (const op of this.waiting) if (op.state !== SETTLED && now >= op.deadline) expired(op, this);
     this.waiting = this.waiting.filter((op) => op.state !== SETTLED);
@@ -213,6 +215,14 @@ export class NodeLane implements ReplyTaker {
   leave(): void {
     if (this.state === "ready" && this.ring.size > 0) this.state = "leaving";
     else this.close();
+  }
+
+  /** Makes the connection anew, as soon as it owes nothing: whom it leads to is no longer right. */
+  renew(reason: Error): void {
+    if (this.state !== "ready") return;
+    this.state = "renewing";
+    this.lastError = reason;
+    if (this.ring.size === 0) this.reset(reason);
   }
 
   /** Ends the connection for good. In-flight operations are reported lost. */
@@ -273,6 +283,7 @@ export class NodeLane implements ReplyTaker {
     if (this.ring.size === 0) {
       this.#owedSince = 0;
       if (this.state === "leaving") this.close();
+      else if (this.state === "renewing") this.reset(this.lastError!);
     }
     this.#owner.progressed(this);
   }
@@ -328,6 +339,7 @@ export class NodeLane implements ReplyTaker {
     this.#socket.on("error", (error: Error) => {
       this.lastError = error;
     });
+    if (this.#owner.config.sentinels !== undefined) this.#learnAddress(this.#socket);
     this.connects += 1;
     void this.#preflight();
   }
@@ -350,6 +362,12 @@ export class NodeLane implements ReplyTaker {
     this.#open();
   }
 
+  #learnAddress({ remoteAddress: host, remotePort: port }: Socket): void {
+    if (host === undefined || port === undefined) return;
+    this.address = { host, port };
+    this.name = `${host}:${port}`;
+  }
+
   #open(): void {
     if (this.state === "closed" || !this.writable) return;
     this.state = "ready";
@@ -360,7 +378,7 @@ export class NodeLane implements ReplyTaker {
   #lost(): void {
     if (this.state === "leaving") this.close();
     if (this.state === "closed") return;
-    const wasReady = this.state === "ready";
+    const wasReady = this.state === "ready" || this.state === "renewing";
     this.state = "down";
     this.#socket = null;
     const reason = this.lastError?.message ?? "the connection was closed";

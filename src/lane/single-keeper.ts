@@ -22,11 +22,18 @@ export class SingleKeeper extends Keeper {
       await this.until(performance.now() + 200, () => nodes.every((node) => node.state === "ready"));
     if (!nodes.some((node) => node.state === "ready")) throw this.unreachable(nodes);
     await this.refresh();
-    if (topology.nodeOf(0) === -1) topology.apply([view(config.seeds[0]!, config.seeds)]);
+    const seeds = config.sentinels === undefined ? config.seeds : nodes.map(({ address }) => address);
+    if (topology.nodeOf(0) === -1) topology.apply([view(seeds[0]!, seeds)]);
     fleet.follow();
     const primary = fleet.at(topology.nodeOf(0))!;
     await this.until(deadline, () => primary.state === "ready" || this.authFailed([primary]) !== null);
     if (primary.state !== "ready") throw this.unreachable([primary]);
+  }
+
+  /** Behind Sentinels the connection itself tells who is the primary. */
+  override changed(node: NodeLane): void {
+    super.changed(node);
+    if (this.lane.config.sentinels !== undefined) this.lane.topology.rename(node.index, node.address);
   }
 
   protected async refresh(): Promise<void> {
@@ -45,8 +52,9 @@ export class SingleKeeper extends Keeper {
 
   /** Behind Sentinels: a node that was demoted under the connection is left, and ioredis asks for the new primary. */
   async #leaveIfReplica(node: NodeLane): Promise<void> {
-    if (node.writable && (await this.#role(node)) === "slave")
-      node.reset(new Error("the node is no longer the primary"));
+    if (node.writable && (await this.#role(node)) === "slave") {
+      node.renew(new Error("the node is no longer the primary"));
+    }
   }
 
   async #role(node: NodeLane): Promise<string | null> {

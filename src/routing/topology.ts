@@ -175,6 +175,17 @@ export class Topology {
     });
   }
 
+  /** A record's node has another address now (what Sentinels tell); connections to it are not concerned. */
+  rename(index: number, { host, port }: Address): void {
+    this.#locked(() => {
+      const at = NODES_AT + index * RECORD_WORDS;
+      if (this.#host(index) === host && this.#words[at + PORT] === port) return;
+      this.#write(index, 0, HOST_LENGTH, Buffer.from(host));
+      Atomics.store(this.#words, at + PORT, port);
+      Atomics.add(this.#words, VERSION, 1);
+    });
+  }
+
   /** Ensures an address has a record without giving it slots (an ASK target, a seed). */
   intern(address: Address): number {
     return this.#locked(() => this.#intern(address));
