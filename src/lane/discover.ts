@@ -63,7 +63,10 @@ export function readSlots(reply: Reply, asked: Address, natMap: NatMap | undefin
   return { shards: [...byPrimary.values()], faults, ambiguous: false };
 }
 
-/** Reads a CLUSTER SHARDS reply (Redis ≥ 7). Replicas that are loading or failed are left out. */
+/**
+ * Reads a CLUSTER SHARDS reply (Redis ≥ 7). Failed nodes are left out; a replica that is loading is connected, and answers
+ * reads when it says itself that it can.
+ */
 export function readShards(
   reply: Reply,
   asked: Address,
@@ -96,10 +99,11 @@ export function readShards(
       const address = endpoint(host, port, node["hostname"], asked, natMap, domain, faults);
       if (address === null && node["role"] === "master") fault = faults[before] ?? fault;
       if (address === null) continue;
-      if (node["role"] === "master" && !String(node["health"]).startsWith("fail")) {
+      if (String(node["health"]).startsWith("fail")) continue;
+      if (node["role"] === "master") {
         ambiguous ||= primary !== null;
         primary = address;
-      } else if (node["role"] !== "master" && node["health"] === "online") replicas.push(address);
+      } else replicas.push(address);
     }
     shards.push({ ranges, primary, replicas, ...(primary === null && fault && { fault }) });
   }

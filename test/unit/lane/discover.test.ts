@@ -109,7 +109,10 @@ test("CLUSTER SHARDS: as maps (RESP3) and as flat lists (RESP2)", () => {
       [20, 30],
     ],
     primary: { host: "10.0.0.1", port: 7001 },
-    replicas: [{ host: "10.0.0.4", port: 7004 }],
+    replicas: [
+      { host: "10.0.0.4", port: 7004 },
+      { host: "10.0.0.5", port: 7005 },
+    ],
   };
   assert.deepEqual(shards([asMap as Reply]).shards, [expected]);
   assert.deepEqual(shards([asList]).shards, [expected]);
