@@ -11,17 +11,20 @@ import { readdirSync } from "node:fs";
 import { createRequire } from "node:module";
 import { fileURLToPath } from "node:url";
 
+import { cacheOf } from "./cache.js";
+import type { CacheAddon } from "./cache.js";
+import type { CacheCore } from "./cache-types.js";
 import { DOMAIN_NONE } from "./types.js";
 import type { EncodeTables, FallbackSpec, NativeCore, NativeRouter, RouterSpec, Scanner } from "./types.js";
 
 /** `ABI_VERSION` of `crates/addon/src/lib.rs`. */
-const ABI_VERSION = 1;
+const ABI_VERSION = 2;
 
 /** Values of `fallback` in `createRouter`. */
 const FALLBACKS = { reject: 0, domain: 1, hash: 2, "md5-modulo": 3 } as const;
 
 /** What the addon exports: the interface with its objects taken apart, so that a call is arrays and numbers only. */
-interface Addon extends Pick<NativeCore, "slot" | "slotBatch" | "hash64" | "encodeTo"> {
+interface Addon extends CacheAddon, Pick<NativeCore, "slot" | "slotBatch" | "hash64" | "encodeTo"> {
   abiVersion(): number;
   createRouter(
     prefixes: string,
@@ -46,15 +49,21 @@ interface Addon extends Pick<NativeCore, "slot" | "slotBatch" | "hash64" | "enco
   ): number;
 }
 
-let loaded: NativeCore | undefined;
+/** What a thread gets from the addon. */
+interface Loaded {
+  core: NativeCore;
+  cache: CacheCore;
+}
+
+let loaded: Loaded | undefined;
 
 /**
  * The Rust core for this thread, or the reason why there is none. `KEYLANE_NATIVE=off` in the environment is a reason.
  * The first call in a thread costs a directory listing and, in a process, mapping the library; later ones give the same core.
  */
-export function loadAddon(): { core: NativeCore } | { reason: string } {
+export function loadAddon(): Loaded | { reason: string } {
   if (process.env["KEYLANE_NATIVE"] === "off") return { reason: "switched off by KEYLANE_NATIVE=off" };
-  if (loaded !== undefined) return { core: loaded };
+  if (loaded !== undefined) return loaded;
   const folder = fileURLToPath(new URL(".", import.meta.url));
   const target = `${process.platform}-${process.arch}`;
   const files = listed(folder).filter((file) => file.startsWith(`keylane.${target}`) && file.endsWith(".node"));
@@ -65,7 +74,7 @@ export function loadAddon(): { core: NativeCore } | { reason: string } {
     try {
       const addon: Addon = require(`./${file}`);
       const version = addon.abiVersion();
-      if (version === ABI_VERSION) return { core: (loaded = coreOf(addon)) };
+      if (version === ABI_VERSION) return (loaded = { core: coreOf(addon), cache: cacheOf(addon) });
       reasons.push(`${file} speaks version ${version} of the interface, not ${ABI_VERSION}`);
     } catch (error) {
       reasons.push(`${file}: ${error instanceof Error ? error.message : String(error)}`);

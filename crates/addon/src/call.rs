@@ -191,6 +191,42 @@ impl<const N: usize> Call<'_, N> {
         Err(Fault::Range(format!("{name} is {value}, not a whole number from 0 to {most}")))
     }
 
+    /// A number taken modulo 2^32: a word, whether its reader calls it signed or not.
+    pub fn word(&self, index: usize, name: &str) -> Result<u32, Fault> {
+        let mut value = 0;
+        // SAFETY: a live environment, one of this call's arguments, and a place for the result.
+        match unsafe { sys::napi_get_value_int32(self.env.0, self.args[index], &mut value) } {
+            sys::Status::napi_ok => Ok(value as u32),
+            sys::Status::napi_number_expected => Err(Fault::Type(format!("{name} must be a number"))),
+            status => Err(Fault::Napi(status)),
+        }
+    }
+
+    /// Whether an argument is `null`.
+    pub fn is_null(&self, index: usize) -> Result<bool, Fault> {
+        let mut kind = 0;
+        // SAFETY: a live environment, one of this call's arguments, and a place for the result.
+        check(unsafe { sys::napi_typeof(self.env.0, self.args[index], &mut kind) })?;
+        Ok(kind == sys::ValueType::napi_null)
+    }
+
+    pub fn boolean(&self, value: bool) -> Result<Returned, Fault> {
+        let mut result = ptr::null_mut();
+        // SAFETY: a live environment and a place for the result.
+        check(unsafe { sys::napi_get_boolean(self.env.0, value, &mut result) })?;
+        Ok(Returned(result))
+    }
+
+    pub fn string(&self, value: &str) -> Result<Returned, Fault> {
+        let mut result = ptr::null_mut();
+        // SAFETY: a live environment, a string of the given length, and a place for the result.
+        let status = unsafe {
+            sys::napi_create_string_utf8(self.env.0, value.as_ptr().cast(), value.len() as isize, &mut result)
+        };
+        check(status)?;
+        Ok(Returned(result))
+    }
+
     pub fn int(&self, value: i32) -> Result<Returned, Fault> {
         let mut result = ptr::null_mut();
         // SAFETY: a live environment and a place for the result.

@@ -9,9 +9,11 @@
 
 #![deny(unsafe_code)]
 
+mod cache;
 mod call;
 mod encode;
 mod keys;
+mod memory;
 mod router;
 mod scanner;
 mod view;
@@ -23,7 +25,7 @@ use std::rc::Rc;
 use view::Scratch;
 
 /// Raised whenever a function's arguments or the meaning of a word change; `src/native/load.ts` compares it.
-const ABI_VERSION: i32 = 1;
+const ABI_VERSION: i32 = 2;
 
 /// Working memory of one environment: the main thread's, or a worker's. Kept so that calls need not allocate.
 #[derive(Default)]
@@ -44,6 +46,8 @@ fn register(env: Env, exports: Returned) -> Result<(), Fault> {
         function!("createScanner", scanner::create),
         function!("encode", encode::encode),
         function!("encodeTo", encode::encode_to),
+        function!("createCache", cache::create),
+        function!("attachCache", cache::attach),
     ];
     functions.into_iter().try_for_each(|function| env.bind(exports, function, Rc::clone(&state)))
 }

@@ -1,9 +1,10 @@
 //! Arrays and strings of JavaScript as slices of Rust: the one place that casts pointers.
 //!
-//! Invariant: a slice lives no longer than the call it was made in. During a call no JavaScript runs in this thread, so an
-//! array can neither be collected, moved nor detached. Within a call a range that is written overlaps no other range, which
-//! `Borrows` checks; an array that the same caller passes twice is refused. Views over a SharedArrayBuffer are taken as they
-//! are: words that other threads may write meanwhile are read as atomics, all others are the caller's alone, by contract.
+//! Invariant: a slice lives no longer than the call it was made in, but for those of `shared`, which `memory` keeps. During a
+//! call no JavaScript runs in this thread, so an array can neither be collected, moved nor detached. Within a call a range that
+//! is written overlaps no other range, which `Borrows` checks; an array that the same caller passes twice is refused. Views
+//! over a SharedArrayBuffer are taken as they are: words that other threads may write meanwhile are read as atomics, all
+//! others are the caller's alone, by contract.
 //!
 //! ```text
 //! Uint8Array { buffer, byteOffset, length }  ->  napi_get_typedarray_info  ->  &[u8]   (start, end, writes) into Borrows
@@ -17,7 +18,7 @@ use std::borrow::Cow;
 use std::cell::Cell;
 use std::ptr;
 use std::slice;
-use std::sync::atomic::AtomicI32;
+use std::sync::atomic::{AtomicI32, AtomicU32};
 
 /// Room that a key from a string gets at once; longer ones take a second look.
 const KEY_ROOM: usize = 4096;
@@ -118,6 +119,29 @@ impl<'a, const N: usize> Call<'a, N> {
         // SAFETY: `view` found `length` aligned words there, which stay for this call; an `AtomicI32` has the layout of an
         // `i32`, and this thread writes them through no slice.
         Ok(unsafe { slice::from_raw_parts(pointer, length) })
+    }
+
+    /// An `Int32Array` over shared memory, as words that outlive the call, and the array itself, which keeps them.
+    ///
+    /// # Safety
+    /// The words must not be used once nothing refers to the array any more. Memory that is not shared is refused, since its
+    /// owner may detach it at any time.
+    pub unsafe fn shared(&self, index: usize, name: &str) -> Result<(&'static [AtomicU32], sys::napi_value), Fault> {
+        let (pointer, length) = self.view(index, name, sys::TypedarrayType::int32_array, false)?;
+        let (env, array) = (self.env().raw(), self.argument(index));
+        let (mut buffer, mut detachable) = (ptr::null_mut(), false);
+        // SAFETY: a live environment, a typed array (`view` took it), and places for the results; nobody wants the others.
+        unsafe {
+            let (kind, length, data, offset) = (ptr::null_mut(), ptr::null_mut(), ptr::null_mut(), ptr::null_mut());
+            check(sys::napi_get_typedarray_info(env, array, kind, length, data, &mut buffer, offset))?;
+            check(sys::napi_is_arraybuffer(env, buffer, &mut detachable))?;
+        }
+        if detachable {
+            return Err(Fault::Type(format!("{name} must lie in a SharedArrayBuffer")));
+        }
+        // SAFETY: `view` found `length` aligned words there; shared memory stays where it is while an array refers to it, as the
+        // caller sees to; an `AtomicU32` has the layout of an `i32`.
+        Ok((unsafe { slice::from_raw_parts(pointer, length) }, array))
     }
 
     /// Pointer and length, in elements, of a typed array, borrowed for this call. `T` must be as wide as `kind` says.

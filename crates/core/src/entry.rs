@@ -143,17 +143,23 @@ fn put(words: &[AtomicU32], bytes: &[u8]) {
     }
 }
 
-/// Copies bytes from `words` to all of `bytes`, as far as `words` reach.
+/// Copies bytes from `words` to all of `bytes`, as far as `words` reach. True when one of them is 0x80 or more.
 #[inline(always)]
-pub fn take(words: &[AtomicU32], bytes: &mut [u8]) {
+pub fn take(words: &[AtomicU32], bytes: &mut [u8]) -> bool {
+    let mut seen = 0;
     let (chunks, tail) = bytes.as_chunks_mut::<4>();
     for (chunk, word) in chunks.iter_mut().zip(words) {
-        *chunk = word.load(Relaxed).to_le_bytes();
+        let word = word.load(Relaxed);
+        seen |= word;
+        *chunk = word.to_le_bytes();
     }
     if let Some(last) = words.get(chunks.len()).filter(|_| !tail.is_empty()) {
         let word = last.load(Relaxed).to_le_bytes();
         tail.copy_from_slice(&word[..tail.len()]);
+        // What pads the last word is 0.
+        seen |= u32::from_le_bytes(word);
     }
+    seen & 0x8080_8080 != 0
 }
 
 /// Copies the words of a whole record.
@@ -188,7 +194,7 @@ mod tests {
             assert_eq!(Head::read(record), head);
             assert!(head.is_key(record, &key));
             let mut out = vec![0; value_len];
-            take(head.value(record).unwrap(), &mut out);
+            assert_eq!(take(head.value(record).unwrap(), &mut out), value_len > 0);
             assert_eq!(out, value);
         }
     }

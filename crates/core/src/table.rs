@@ -277,7 +277,7 @@ impl<'m, S: Steps> Session<'m, S> {
             return false;
         }
         let mut key = vec![0; head.key_len];
-        entry::take(&record[entry::HEADER..], &mut key);
+        let _ = entry::take(&record[entry::HEADER..], &mut key);
         let place = self.cache.place(hash64(&key));
         place.hash == head.hash && place.group == way.bucket / GROUP && place.tag == self.cache.tag(way).load(Relaxed)
     }

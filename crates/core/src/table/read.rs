@@ -58,6 +58,8 @@ pub struct Lookup {
     pub stale: bool,
     /// Bytes of the value.
     pub value_len: usize,
+    /// A byte of the value that was copied is 0x80 or more.
+    pub high: bool,
     /// Index of the proof word, and of the hit word, of the way that holds the key.
     pub proof_index: usize,
     /// While the proof word equals this, the result stands (until `check`).
@@ -161,21 +163,26 @@ impl<S: Steps> Session<'_, S> {
         let Some(value) = head.value(record) else {
             return if unchanged() { Try::Other } else { Try::Moved };
         };
-        let room = out.get_mut(..head.value_len);
-        let fits = room.is_some();
-        if let Some(room) = room {
-            entry::take(value, room);
-        }
+        let high = out.get_mut(..head.value_len).map(|room| entry::take(value, room));
         if !unchanged() {
             return Try::Moved;
         }
-        Try::Done(self.judge(way, place, position, proof, head, ask, fits))
+        Try::Done(self.judge(way, place, position, proof, head, ask, high))
     }
 
-    /// What a record that was read whole is worth now.
+    /// What a record that was read whole is worth now; `high` is `None` when its value did not fit.
     #[inline(always)]
     #[allow(clippy::too_many_arguments, reason = "one call site, inlined into the hot path")]
-    fn judge(&self, way: Way, place: Place, position: u32, proof: u32, head: Head, ask: Ask, fits: bool) -> Lookup {
+    fn judge(
+        &self,
+        way: Way,
+        place: Place,
+        position: u32,
+        proof: u32,
+        head: Head,
+        ask: Ask,
+        high: Option<bool>,
+    ) -> Lookup {
         let cache = &self.cache;
         let now = cache.now();
         let hits = cache.hits(way);
@@ -197,7 +204,7 @@ impl<S: Steps> Session<'_, S> {
                 check = head.expiry;
             }
         }
-        let kind = match (head.absent, fits) {
+        let kind = match (head.absent, high.is_some()) {
             (true, _) => Kind::Absent,
             (false, true) => Kind::Hit,
             (false, false) => Kind::NoRoom,
@@ -207,6 +214,7 @@ impl<S: Steps> Session<'_, S> {
             elected,
             stale,
             value_len: head.value_len,
+            high: high.unwrap_or_default(),
             proof_index: way.index(),
             proof,
             expiry: head.expiry,
