@@ -80,7 +80,7 @@ async function shuffle(
 
 test(`counters stay exact while slots move for ${SECONDS} s`, { timeout: (SECONDS + 60) * 1000 }, async (t) => {
   await using cluster = await startCluster({ primaries: 3 });
-  const lanes = await Keylane.open({
+  await using lanes = await Keylane.open({
     domains: { all: { prefixes: [""], nodes: cluster.seeds } },
     commandTimeoutMs: 10_000,
   });
@@ -111,5 +111,4 @@ test(`counters stay exact while slots move for ${SECONDS} s`, { timeout: (SECOND
   t.diagnostic(`${calls} calls, ${moves} slot moves, ${moved} MOVED, ${asked} ASK, ${retries} sent again`);
   assert.deepEqual({ failed, timeouts, pending }, { failed: 0, timeouts: 0, pending: 0 });
   assert.ok(moves > 0 && moved > 0 && asked > 0, `${moves} moves, ${moved} MOVED, ${asked} ASK`);
-  await lanes.close();
 });
