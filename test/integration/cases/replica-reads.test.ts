@@ -90,28 +90,28 @@ describe("T7: replicas of a cluster", () => {
   });
 });
 
-describe("T7: scripted replicas", () => {
-  /** A primary and a replica that says it is well. */
-  async function pair(): Promise<AsyncDisposable & { primary: Stub; replica: Stub; open(): Promise<Keylane<never>> }> {
-    const [primary, replica] = [await Stub.start(), await Stub.start()];
-    const nodes = [primary, replica].map(({ host, port }) => ({ host, port }));
-    for (const stub of [primary, replica]) stub.ranges = [{ from: 0, to: 16_383, nodes }];
-    primary.script("ROLE", ["master", 0, []]).script("GET", "from the primary");
-    replica.script("ROLE", ["slave", primary.host, primary.port, "connected", 0]);
-    const open = async (): Promise<Keylane<never>> =>
-      (await openLanes({
-        domains: { all: { prefixes: [""], nodes: [primary.address], scaleReads: "replica" } },
-      })) as unknown as Keylane<never>;
-    return {
-      primary,
-      replica,
-      open,
-      async [Symbol.asyncDispose]() {
-        await Promise.all([primary.stop(), replica.stop()]);
-      },
-    };
-  }
+/** A primary and a replica that says it is well. */
+async function pair(): Promise<AsyncDisposable & { primary: Stub; replica: Stub; open(): Promise<Keylane<never>> }> {
+  const [primary, replica] = [await Stub.start(), await Stub.start()];
+  const nodes = [primary, replica].map(({ host, port }) => ({ host, port }));
+  for (const stub of [primary, replica]) stub.ranges = [{ from: 0, to: 16_383, nodes }];
+  primary.script("ROLE", ["master", 0, []]).script("GET", "from the primary");
+  replica.script("ROLE", ["slave", primary.host, primary.port, "connected", 0]);
+  const open = async (): Promise<Keylane<never>> =>
+    (await openLanes({
+      domains: { all: { prefixes: [""], nodes: [primary.address], scaleReads: "replica" } },
+    })) as unknown as Keylane<never>;
+  return {
+    primary,
+    replica,
+    open,
+    async [Symbol.asyncDispose]() {
+      await Promise.all([primary.stop(), replica.stop()]);
+    },
+  };
+}
 
+describe("T7: scripted replicas", () => {
   for (const refusal of ["LOADING Redis is loading the dataset in memory", "MASTERDOWN Link with MASTER is down"]) {
     it(`T7: ${refusal.split(" ", 1)[0]}: the primary is asked within the deadline, the replica leaves the rotation`, async () => {
       await using rig = await pair();
