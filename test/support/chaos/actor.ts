@@ -3,7 +3,7 @@
  * a time, and the cluster is whole before the next, so that every failure of an operation has one cause at most.
  */
 import { setTimeout as sleep } from "node:timers/promises";
-import type { SandboxNode } from "keylane/sandbox";
+import { rangesOf } from "../keys.js";
 import { FAULTS, type Fault, type Stage } from "./faults.js";
 import type { Random } from "./random.js";
 import type { RelayedCluster } from "./relayed.js";
@@ -70,9 +70,9 @@ export class ChaosActor {
     const { cluster } = rig;
     await cluster.waitHealthy();
     const primary = random.pick(cluster.primaries.filter((node) => cluster.replicasOf(node).length > 0));
-    const owned = await slotsOf(rig, primary);
+    const owned = await rangesOf(cluster, primary);
     const began = performance.now();
-    const concerns = (slot: number): boolean => owned.has(slot);
+    const concerns = (slot: number): boolean => owned.some(([from, to]) => from <= slot && slot <= to);
     const record = { fault, node: primary.address, began, servable: began, promoted: 0, ended: 0, concerns };
     const stage: Stage = {
       rig,
@@ -99,11 +99,4 @@ export class ChaosActor {
     record.ended = performance.now();
     return record;
   }
-}
-
-async function slotsOf(rig: RelayedCluster, node: SandboxNode): Promise<Set<number>> {
-  const line = (await rig.cluster.view(node)).find(({ id }) => id === node.id);
-  const owned = new Set<number>();
-  for (const [from, to] of line?.slots ?? []) for (let slot = from; slot <= to; slot += 1) owned.add(slot);
-  return owned;
 }

@@ -5,6 +5,7 @@
  */
 import { setTimeout as sleep } from "node:timers/promises";
 import type { SandboxNode } from "keylane/sandbox";
+import type { Relay } from "../relay.js";
 import { until } from "../until.js";
 import type { Random } from "./random.js";
 import type { RelayedCluster } from "./relayed.js";
@@ -36,11 +37,18 @@ export interface Fault {
 }
 
 const PROMOTION = { timeoutMs: 20_000, everyMs: 25, what: "the replica's promotion" };
+/** So long a client may take to notice that a connection is dead (ms). */
+const NOTICE_MS = 10_000;
 /** Acknowledged this long before a primary dies (ms), a write may not have left for its replica. */
 const REPLICATION_MS = 250;
 
 async function isPrimary(node: SandboxNode): Promise<boolean> {
   return (await node.info("replication")).get("role") === "master";
+}
+
+/** Waits for a client's new connection. One that does not notice gets its old ones reset after a while. */
+async function reconnected(relay: Relay, before: number): Promise<void> {
+  await until(() => relay.accepted > before, { timeoutMs: NOTICE_MS }).catch(() => relay.cut());
 }
 
 async function whole({ rig }: Stage): Promise<void> {
@@ -131,7 +139,7 @@ export const FAULTS: readonly Fault[] = [
       const relay = rig.relay(primary);
       const { accepted } = relay;
       relay.cut(random.pick(["reset", "close"] as const));
-      await until(() => relay.accepted > accepted, { timeoutMs: 10_000, what: "a new connection" });
+      await reconnected(relay, accepted);
     },
   },
   {
@@ -141,7 +149,7 @@ export const FAULTS: readonly Fault[] = [
       const relay = rig.relay(primary);
       const { accepted } = relay;
       relay.down.cutAfter(random.between(1, 2000));
-      await until(() => relay.accepted > accepted, { timeoutMs: 10_000, what: "a new connection" });
+      await reconnected(relay, accepted);
     },
   },
   {
@@ -151,7 +159,7 @@ export const FAULTS: readonly Fault[] = [
       const relay = rig.relay(primary);
       const { accepted } = relay;
       relay.halfOpen();
-      await until(() => relay.accepted > accepted, { timeoutMs: 10_000, what: "a new connection" });
+      await reconnected(relay, accepted);
     },
   },
   {

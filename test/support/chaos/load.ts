@@ -35,6 +35,9 @@ export interface Failure {
   servedAt: number;
 }
 
+/** An operation that succeeded, late. */
+export type Delay = Pick<Failure, "slot" | "began" | "ended">;
+
 /** Options of a load. */
 export interface LoadOptions {
   readonly tags: readonly Tag[];
@@ -48,6 +51,8 @@ export interface LoadOptions {
 }
 
 export const HANG_GRACE_MS = 1000;
+/** An operation that took longer, in milliseconds, waited for something. */
+const LATE_MS = 250;
 const MAX_FAILURES = 200_000;
 
 interface Open {
@@ -61,6 +66,7 @@ export class StormLoad {
   readonly counters = new CounterHistory();
   readonly registers = new RegisterHistory();
   readonly failures: Failure[] = [];
+  readonly delays: Delay[] = [];
   readonly succeeded: Record<Kind, number> = { get: 0, set: 0, incr: 0, getMany: 0, script: 0, multi: 0 };
   readonly failed: Record<Kind, number> = { get: 0, set: 0, incr: 0, getMany: 0, script: 0, multi: 0 };
   /** Operations that were unsettled a second after their deadline, whether they settled later or not. */
@@ -133,7 +139,7 @@ export class StormLoad {
       if (kind === "getMany") await this.#getMany(tags, open.began);
       else {
         await this.#one(kind, tags[0]!, random);
-        this.#serve(open.slot);
+        this.#serve(open.slot, open.began);
       }
       this.succeeded[kind] += 1;
     } catch (error) {
@@ -177,7 +183,7 @@ export class StormLoad {
       if (value instanceof Error) this.#fail("getMany", tags[at]!.slot, began, value);
       else {
         this.registers.saw(keys[at]!, after[at]!, value);
-        this.#serve(tags[at]!.slot);
+        this.#serve(tags[at]!.slot, began);
       }
     }
   }
@@ -194,8 +200,9 @@ export class StormLoad {
     tell("acknowledged", typeof value === "number" ? value : undefined);
   }
 
-  #serve(slot: number): void {
+  #serve(slot: number, began: number): void {
     const now = performance.now();
+    if (now - began > LATE_MS && this.delays.length < MAX_FAILURES) this.delays.push({ slot, began, ended: now });
     const served = this.#servedOf(slot);
     served.at = now;
     for (const failure of served.failures.splice(0)) failure.servedAt = now;

@@ -10,7 +10,7 @@ import { ChaosActor, type FaultRecord } from "./actor.js";
 import type { StormClient } from "./client.js";
 import type { CounterVerdict } from "./counters.js";
 import type { Fault } from "./faults.js";
-import { type Failure, StormLoad, type Tag } from "./load.js";
+import { type Delay, type Failure, StormLoad, type Tag } from "./load.js";
 import { Random } from "./random.js";
 import type { RelayedCluster } from "./relayed.js";
 
@@ -38,8 +38,8 @@ export interface StormOptions {
 export interface FaultFigures {
   readonly record: FaultRecord;
   /**
-   * From the moment the rig could serve again (or the fault's beginning) until every slot on which an operation failed had
-   * served another that ended after the failed one began. Infinity when one never did.
+   * From the moment the rig could serve again (or the fault's beginning) until the last operation that waited was served, and
+   * every slot on which one failed had served another that ended after the failed one began. Infinity when one never did.
    */
   readonly recoveryMs: number;
   /** Failed operations on slots of the shard concerned, and on others. */
@@ -116,20 +116,31 @@ export async function storm(options: StormOptions): Promise<StormFigures> {
 
 /** Gives each failure to the fault under which the operation ran. */
 function judge(load: StormLoad, records: readonly FaultRecord[]): Pick<StormFigures, "faults" | "unexplained"> {
-  const faults = records.map((record) => ({ record, failures: [] as Failure[], strangers: [] as Failure[] }));
+  const faults = records.map((record) => ({
+    record,
+    failures: [] as Failure[],
+    strangers: [] as Failure[],
+    waited: 0,
+  }));
+  const causeOf = ({ slot, began, ended }: Delay): (typeof faults)[number] | undefined => {
+    const during = faults.filter(({ record }) => record.began <= ended && record.ended + AFTERMATH_MS >= began);
+    return during.find(({ record }) => record.concerns(slot)) ?? during.at(-1);
+  };
   const unexplained: Failure[] = [];
   for (const failure of load.failures) {
-    const during = faults.filter(
-      ({ record }) => record.began <= failure.ended && record.ended + AFTERMATH_MS >= failure.began,
-    );
-    const cause = during.find(({ record }) => record.concerns(failure.slot)) ?? during.at(-1);
+    const cause = causeOf(failure);
     if (cause === undefined) unexplained.push(failure);
     else if (cause.record.concerns(failure.slot)) cause.failures.push(failure);
     else cause.strangers.push(failure);
   }
-  const figures = faults.map(({ record, failures, strangers }) => {
-    const last = Math.max(record.servable, ...failures.map(({ servedAt }) => (servedAt === 0 ? Infinity : servedAt)));
-    return { record, failures, strangers, recoveryMs: last - record.servable };
+  for (const delay of load.delays) {
+    const cause = causeOf(delay);
+    if (cause?.record.concerns(delay.slot) === true) cause.waited = Math.max(cause.waited, delay.ended);
+  }
+  const figures = faults.map(({ record, failures, strangers, waited }) => {
+    const served = failures.map(({ servedAt }) => (servedAt === 0 ? Infinity : servedAt));
+    const recovered = Math.max(record.servable, waited, ...served);
+    return { record, failures, strangers, recoveryMs: recovered - record.servable };
   });
   return { faults: figures, unexplained };
 }
