@@ -10,7 +10,7 @@ import { acquire, release } from "./guard.js";
 import { adminFor, type NodeSettings, SandboxNode } from "./node.js";
 import type { ClusterOptions, ServerConfig } from "./options.js";
 import { BUS_OFFSET } from "./ports.js";
-import { finishMoves, listSlots, SlotMove } from "./slots.js";
+import { finishMoves, listSlots, SlotMove, SlotRest } from "./slots.js";
 import { makeCertificates, type SandboxTls } from "./tls.js";
 import { ailment, type NodeLine, parseNodes, SLOTS } from "./topology.js";
 
@@ -27,12 +27,14 @@ export class SandboxCluster {
   readonly tls: SandboxTls | undefined;
   readonly #settings: NodeSettings;
   readonly #nodeTimeoutMs: number;
+  readonly #rest: SlotRest;
   #stopped = false;
 
   /** @internal */
   constructor(settings: NodeSettings, nodeTimeoutMs: number) {
     this.#settings = settings;
     this.#nodeTimeoutMs = nodeTimeoutMs;
+    this.#rest = new SlotRest(nodeTimeoutMs);
     this.binary = settings.binary;
     this.tls = settings.tls;
   }
@@ -116,15 +118,16 @@ export class SandboxCluster {
     await this.waitHealthy({ timeoutMs: 30_000, coverage: false });
   }
 
-  /** Opens the move of one slot; see `SlotMove`. */
+  /** Opens the move of one slot, once it has rested from its last one; see `SlotMove`. */
   async beginMove(slot: number, from: SandboxNode, to: SandboxNode): Promise<SlotMove> {
     const move = this.#move(slot, from, to);
+    await move.rest();
     await move.acquaint();
     await move.begin();
     return move;
   }
 
-  /** Moves slots with all their keys, live: single slots and inclusive ranges. */
+  /** Moves slots with all their keys, live: single slots and inclusive ranges. A slot that moved just now rests first. */
   async moveSlots(
     slots: Iterable<number | readonly [number, number]>,
     from: SandboxNode,
@@ -202,7 +205,7 @@ export class SandboxCluster {
 
   #move(slot: number, from: SandboxNode, to: SandboxNode): SlotMove {
     const others = (): SandboxNode[] => this.#live().filter((node) => node.role === "primary");
-    return new SlotMove(slot, from, to, others, this.#settings.admin);
+    return new SlotMove(slot, from, to, others, this.#settings.admin, this.#rest);
   }
 }
 

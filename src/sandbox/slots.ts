@@ -19,6 +19,30 @@ const ACQUAINT_MS = 5000;
 
 type Admin = { readonly username: string; readonly password: string } | undefined;
 
+/**
+ * The rest of a slot between two of its moves. A node that has heard its owner not claim a slot yet keeps that in mind until
+ * it hears it claim it. If the slot comes back to it before, it gives it away again at the next old packet (Redis 7.0.15),
+ * and then each of the two says that the other has it. By the end of the rest every node has heard every other.
+ */
+export class SlotRest {
+  readonly #ms: number;
+  readonly #since = new Map<number, number>();
+
+  /** Nodes hear of each other every half node timeout; the rest adds the time that a loaded machine may take. */
+  constructor(nodeTimeoutMs: number) {
+    this.#ms = nodeTimeoutMs / 2 + 300;
+  }
+
+  begin(slot: number): void {
+    this.#since.set(slot, performance.now());
+  }
+
+  async over(slot: number): Promise<void> {
+    const left = (this.#since.get(slot) ?? -Infinity) + this.#ms - performance.now();
+    if (left > 0) await sleep(left);
+  }
+}
+
 /** A slot that is under way from one primary to another. */
 export class SlotMove {
   readonly slot: number;
@@ -26,14 +50,28 @@ export class SlotMove {
   readonly to: SandboxNode;
   readonly #others: () => readonly SandboxNode[];
   readonly #admin: Admin;
+  readonly #rest: SlotRest;
 
   /** Use `SandboxCluster.beginMove`. */
-  constructor(slot: number, from: SandboxNode, to: SandboxNode, others: () => readonly SandboxNode[], admin: Admin) {
+  constructor(
+    slot: number,
+    from: SandboxNode,
+    to: SandboxNode,
+    others: () => readonly SandboxNode[],
+    admin: Admin,
+    rest: SlotRest,
+  ) {
     this.slot = slot;
     this.from = from;
     this.to = to;
     this.#others = others;
     this.#admin = admin;
+    this.#rest = rest;
+  }
+
+  /** Waits until the slot has rested from its last move. */
+  rest(): Promise<void> {
+    return this.#rest.over(this.slot);
   }
 
   /**
@@ -89,6 +127,7 @@ export class SlotMove {
     }
     const others = this.#others().filter((node) => node !== this.from && node !== this.to);
     await Promise.all(others.map((node) => node.command("CLUSTER", "SETSLOT", this.slot, "NODE", this.to.id)));
+    this.#rest.begin(this.slot);
   }
 
   /** Closes the slot again on both sides without changing its owner. Keys already handed over stay where they are. */
@@ -109,6 +148,7 @@ export class SlotMove {
 export async function finishMoves(moves: readonly SlotMove[]): Promise<void> {
   for (let start = 0; start < moves.length; start += CHUNK) {
     const chunk = moves.slice(start, start + CHUNK);
+    await Promise.all(chunk.map((move) => move.rest()));
     await chunk[0]!.acquaint();
     await Promise.all(chunk.map((move) => move.begin()));
     await Promise.all(chunk.map((move) => move.finish()));
