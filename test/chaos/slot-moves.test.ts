@@ -55,24 +55,22 @@ async function count(
   return [calls, issued];
 }
 
-/** Moves random ones of `slots` to whichever of the two nodes does not have them, until `over`. Gives the moves made. */
+/** Moves `slots`, those longest at rest first, to whichever of the two nodes lacks them, until `over`. Gives the moves made. */
 async function shuffle(
   cluster: SandboxCluster,
   pair: readonly [SandboxNode, SandboxNode],
   slots: readonly number[],
   over: () => boolean,
 ): Promise<number> {
-  const at = new Map<number, 0 | 1>(slots.map((slot) => [slot, 0]));
+  // Each side's slots, in the order in which they came.
+  const sides = [[...slots], []] as [number[], number[]];
   let moves = 0;
   while (!over()) {
-    const from = Math.random() < 0.5 ? 0 : 1;
-    const here = slots.filter((slot) => at.get(slot) === from);
-    const chosen = here.toSorted(() => Math.random() - 0.5).slice(0, MOVING);
+    const from = sides[0].length > sides[1].length || (sides[0].length > 0 && Math.random() < 0.5) ? 0 : 1;
     const to = from === 0 ? 1 : 0;
+    const chosen = sides[from].splice(0, MOVING);
     await cluster.moveSlots(chosen, pair[from], pair[to]);
-    // Moving a slot back before every node knows that it came can leave the cluster with two owners of it.
-    await cluster.waitHealthy();
-    for (const slot of chosen) at.set(slot, to);
+    sides[to].push(...chosen);
     moves += chosen.length;
   }
   return moves;
