@@ -161,7 +161,7 @@ export interface OpenOptions {
   readonly refreshIntervalMs?: number;
   /** Least distance of two topology requests of the process. Default 500. */
   readonly refreshMinimumMs?: number;
-  /** Times one call may be redirected. Default 16. */
+  /** Times one call is redirected at once, or a read repeated after a lost connection. Default 16. */
   readonly maxRedirections?: number;
   /** Calls in flight or waiting, per node; past that `KEYLANE_ERR_OVERLOADED`. Default 65,536. */
   readonly maxQueue?: number;

@@ -116,14 +116,15 @@ export class Redirector {
     topology.assign(slot, target);
     this.#lane.refresh();
     if (op.state === SETTLED) return;
-    if (op.attempts >= config.maxRedirections || (op.flags & OP_INTERNAL) !== 0) {
+    const { key } = op;
+    const agreed = key !== null && native.slot(key) === slot;
+    if ((op.flags & OP_INTERNAL) !== 0 || (!agreed && op.attempts >= config.maxRedirections)) {
       this.#surface(op, message, node);
       return;
     }
     if (node.replica) op.head &= ~(FLAG_READ << HEAD_FLAGS_SHIFT);
-    const key = op.key;
-    const agreed = key !== null && native.slot(key) === slot;
-    if (agreed && op.attempts >= MOVED_AT_ONCE) {
+    // Nodes that go on disagreeing are given time, as long as the deadline allows: an answer late beats none.
+    if (agreed && op.attempts >= Math.min(MOVED_AT_ONCE, config.maxRedirections)) {
       this.#retryLater(op, message, node, false);
       return;
     }
