@@ -59,7 +59,7 @@ impl<'m> Region<'m> {
     #[inline(always)]
     #[must_use]
     pub fn slice(&self, at: usize, count: usize) -> Option<&'m [AtomicU32]> {
-        self.words.get(at..)?.get(..count)
+        self.words.get(at..at.checked_add(count)?)
     }
 
     /// Relaxed load.
