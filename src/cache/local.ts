@@ -7,6 +7,8 @@
  */
 import type { SharedRegion } from "../shared/region.js";
 
+/** Hits beyond this make no difference to eviction (`HIT_CAP` of the Rust table). */
+const HIT_CAP = 3;
 /** Most entries held; the oldest leave first (the region still has them). */
 const MAX_ENTRIES = 65_536;
 
@@ -47,7 +49,8 @@ export class LocalCache {
     if (entry === undefined) return undefined;
     const { index } = entry;
     if (this.#proofs[index] !== entry.proof || ((this.#words[this.#clock]! - entry.check) | 0) >= 0) return undefined;
-    this.#hitWords[index]! += 1;
+    // Counted up to what eviction looks at, so that the line stays shared between cores.
+    if (this.#hitWords[index]! < HIT_CAP) this.#hitWords[index]! += 1;
     this.hits += 1;
     return entry.value;
   }

@@ -11,8 +11,6 @@ export interface CachePolicy {
   readonly maxValueBytes: number;
   /** How long an elected refresher has before the next one is elected. */
   readonly leaseMs: number;
-  /** While the cluster is down, how long past its expiry a value may be given; 0 never. */
-  readonly staleIfErrorMs: number;
   /** Subscribe to the domain's prefixes instead of the keys read. */
   readonly broadcast: boolean;
 }
