@@ -11,6 +11,8 @@ import { SETTLED } from "./op.js";
 import type { Op } from "./op.js";
 
 const MAX_NODES = 512;
+/** A replica that has owed replies for so long, in milliseconds, is given no reads. */
+const SILENT_MS = 100;
 
 export class Fleet {
   /** Sparse, by node index. */
@@ -118,12 +120,12 @@ export class Fleet {
    * Chooses, for this turn, which node answers the reads of each primary: its healthy replicas in turn, with `all` the
    * primary too, with `nearest` whichever has the shortest round trip.
    */
-  rotate(): void {
+  rotate(now: number): void {
     this.#rotation += 1;
     const choices = new Map<number, NodeLane[]>();
     for (const node of this.live()) {
       this.alias[node.index] = node.index;
-      const usable = node.replica && node.feed.healthy && node.state === "ready";
+      const usable = node.replica && node.linked && node.state === "ready" && !node.silentFor(now, SILENT_MS);
       const view = usable ? this.#topology.node(node.index) : null;
       if (view === null || view.primary < 0) continue;
       const list = choices.get(view.primary);

@@ -197,10 +197,10 @@ export abstract class Keeper {
     const began = performance.now();
     try {
       const role = (await this.lane.callNode(node, "ROLE", [], RAW_SHAPE, HEALTH_MS)) as Reply;
-      node.feed.healthy = !Array.isArray(role) || role[0] !== "slave" || role[3] === "connected";
+      node.linked = !Array.isArray(role) || role[0] !== "slave" || role[3] === "connected";
     } catch (error) {
       // A user without ROLE cannot be told the difference; everything else is a reason not to read there.
-      node.feed.healthy = (error as KeylaneError).code === "KEYLANE_ERR_NOPERM";
+      node.linked = (error as KeylaneError).code === "KEYLANE_ERR_NOPERM";
     }
     const trip = performance.now() - began;
     node.roundTripMs = node.roundTripMs === 0 ? trip : node.roundTripMs * 0.7 + trip * 0.3;

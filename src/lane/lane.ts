@@ -229,10 +229,12 @@ export class DomainLane implements NodeOwner, OutboxOwner, Detours, KeeperLane {
 
   sweep(now: number): boolean {
     const expired = (op: Op, node?: NodeLane): void => this.expired(op, node);
+    // Reads that a silent replica owes can still be asked of its primary.
+    const { silenceTimeoutMs, commandTimeoutMs } = this.config;
     this.fleet.sweep();
     for (const node of this.fleet.all()) {
       node.sweep(now, expired);
-      if (node.silentFor(now, this.config.silenceTimeoutMs)) {
+      if (node.silentFor(now, node.replica ? Math.min(silenceTimeoutMs, commandTimeoutMs / 2) : silenceTimeoutMs)) {
         node.reset(new KeylaneError("KEYLANE_ERR_TIMEOUT", `node ${node.name} takes bytes and sends none`));
       }
     }
@@ -376,7 +378,7 @@ export class DomainLane implements NodeOwner, OutboxOwner, Detours, KeeperLane {
 
   down(node: NodeLane, reason: string): void {
     const { domain } = this.config;
-    node.feed.healthy = !node.replica;
+    node.linked = false;
     this.#listener.nodeDown(domain, node.name, reason);
     if (connectChannel.hasSubscribers) connectChannel.publish({ domain, node: node.name, state: "down", reason });
     this.#keeper.changed(node);

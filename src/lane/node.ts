@@ -37,7 +37,7 @@ export interface NodeOwner {
   lost(op: Op, node: NodeLane): void;
   /** `op` got its value. */
   answered(op: Op, value: unknown): void;
-  /** A replica that may have lost its data says that there is none. */
+  /** A replica says that there is none, which its primary must confirm. */
   doubted(op: Op): void;
   /** `op` cannot be answered. */
   failed(op: Op, error: KeylaneError): void;
@@ -82,8 +82,9 @@ export class NodeLane implements ReplyTaker {
   connects = 0;
   bytesSent = 0;
   writes = 0;
-  /** For replicas, `healthy`: linked to its primary when last asked. */
   readonly feed: Feed = { feeder: 0, healthy: true };
+  /** For replicas: linked to its primary when last asked. */
+  linked = false;
   /** Smoothed round trip in milliseconds; 0 before the first measurement. */
   roundTripMs = 0;
   readonly ring = new OpRing();
@@ -246,7 +247,7 @@ export class NodeLane implements ReplyTaker {
     else {
       this.#current = op;
       const value = op.shape.read(rows);
-      if (value === null && !this.feed.healthy && op.isRead) this.#owner.doubted(op);
+      if ((value === null || value === false) && !this.feed.healthy && op.isRead) this.#owner.doubted(op);
       else this.#owner.answered(op, value);
     }
     return true;

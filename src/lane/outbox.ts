@@ -107,7 +107,7 @@ export class Outbox {
     const now = performance.now();
     if (this.dropped || now - this.#since > STALE_MS) this.#expire(ops, now);
     if (this.#owner.restricted) this.#owner.screen(ops);
-    if (config.scaleReads !== "master") fleet.rotate();
+    if (config.scaleReads !== "master") fleet.rotate(now);
     this.#sending = true;
     try {
       if (ops.length > 0) this.#send(ops);

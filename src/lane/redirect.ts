@@ -66,7 +66,7 @@ export class Redirector {
     else if (action === "ask") this.#asked(op, message, node);
     else if (action === "eval") this.#evalOnce(op, message, node);
     else if (action === "primary" && node.replica) {
-      node.feed.healthy = false;
+      node.linked = false;
       this.toPrimary(op);
     } else this.#retryLater(op, message, node, action === "refresh");
   }

@@ -22,7 +22,7 @@ export const FIRST_TABLE = ROWS_BASE + 4096 * ROW_WORDS;
 export interface Feed {
   /** Number under which values from here are kept coherent; 0 when nothing tells of their changes. */
   feeder: number;
-  /** False for a replica that may have lost its data. */
+  /** False for a replica: a key that it lacks may exist (its slot is being moved, or it has lost its data). */
   healthy: boolean;
 }
 

@@ -13,7 +13,7 @@ import { keylaneClient } from "../support/chaos/client.js";
 import { RelayedCluster } from "../support/chaos/relayed.js";
 import { report } from "../support/chaos/report.js";
 import { makeTags, storm } from "../support/chaos/storm.js";
-import type { FaultFigures } from "../support/chaos/storm.js";
+import type { FaultFigures, StormFigures } from "../support/chaos/storm.js";
 
 const SECONDS = Number(process.env["KEYLANE_CHAOS_SECONDS"] ?? 25);
 const SEED = Number(process.env["KEYLANE_CHAOS_SEED"] ?? 3);
@@ -28,27 +28,37 @@ function recoveryDue({ record }: FaultFigures): number {
   return Math.max(NODE_TIMEOUT_MS + 2000, elected + 1000);
 }
 
-test(`every call gets a true answer through ${SECONDS} s of chaos`, { timeout: (SECONDS + 120) * 1000 }, async (t) => {
-  const config = { "cluster-require-full-coverage": "no" };
-  const rig = await RelayedCluster.start({ replicas: 1, nodeTimeoutMs: NODE_TIMEOUT_MS, config });
-  t.after(() => rig.stop());
-  const lanes = await Keylane.open({
-    domains: { all: { prefixes: [""], nodes: rig.seeds, natMap: rig.natMap } },
-    commandTimeoutMs: 1000,
-  });
-  t.after(() => lanes.close({ timeoutMs: 500 }));
-  const tags = makeTags(60, (key) => native.slot(key));
-  const figures = await storm({ rig, client: keylaneClient(lanes), tags, seconds: SECONDS, seed: SEED });
-  const text = report(figures);
-  console.log(text);
+const VARIANTS = [
+  { scaleReads: "master", seconds: SECONDS, staleMs: 0 },
+  // A replica may be behind by as long as it was paused.
+  { scaleReads: "replica", seconds: SECONDS / 2, staleMs: 3000 },
+] as const;
 
-  const { load, counters, faults, middle, after } = figures;
-  assert.ok(faults.length >= Math.floor(SECONDS / 6), `only ${faults.length} faults`);
+for (const { scaleReads, seconds, staleMs } of VARIANTS) {
+  const name = `every call gets a true answer through ${seconds} s of chaos, reads from ${scaleReads}`;
+  test(name, { timeout: (seconds + 120) * 1000 }, async (t) => {
+    const config = { "cluster-require-full-coverage": "no" };
+    const rig = await RelayedCluster.start({ replicas: 1, nodeTimeoutMs: NODE_TIMEOUT_MS, config });
+    t.after(() => rig.stop());
+    const { seeds: nodes, natMap } = rig;
+    const lanes = await Keylane.open({ domains: { all: { prefixes: [""], nodes, natMap, scaleReads } } });
+    t.after(() => lanes.close({ timeoutMs: 500 }));
+    const tags = makeTags(60, (key) => native.slot(key));
+    const figures = await storm({ rig, client: keylaneClient(lanes), tags, seconds, seed: SEED, staleMs });
+    console.log(report(figures));
+    assertTrue(figures);
+    assert.equal(lanes.stats().domains["all"]!.pending, 0);
+  });
+}
+
+function assertTrue(figures: StormFigures): void {
+  const { load, counters, faults, middle, after, seconds } = figures;
+  assert.ok(faults.length >= Math.floor(seconds / 6), `only ${faults.length} faults`);
   assert.deepEqual(load.hung, [], "calls that did not settle within their deadline + 1 s");
   assert.equal(figures.open, 0);
   assert.deepEqual(counters.violations, []);
   assert.equal(counters.doubled, 0);
-  assert.ok(counters.acknowledged > 100 * SECONDS, `only ${counters.acknowledged} increments`);
+  assert.ok(counters.acknowledged > 100 * seconds, `only ${counters.acknowledged} increments`);
   assert.deepEqual(load.registers.violations, []);
   assert.equal(load.registers.undecided, 0);
   assert.deepEqual(figures.unexplained, [], "errors without a fault");
@@ -61,5 +71,4 @@ test(`every call gets a true answer through ${SECONDS} s of chaos`, { timeout: (
   }
   assert.ok(after.rss - middle.rss < MEMORY_SLACK, `memory grew from ${middle.rss} to ${after.rss}`);
   assert.ok(after.descriptors <= middle.descriptors + DESCRIPTOR_SLACK, `${after.descriptors} descriptors`);
-  assert.equal(lanes.stats().domains["all"]!.pending, 0);
-});
+}

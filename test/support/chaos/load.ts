@@ -48,6 +48,8 @@ export interface LoadOptions {
   readonly pauseMs: number;
   /** Deadline of an operation; past it by a second, it hangs. */
   readonly deadlineMs: number;
+  /** How old a read may be, in milliseconds; see `RegisterHistory`. */
+  readonly staleMs?: number | undefined;
 }
 
 export const HANG_GRACE_MS = 1000;
@@ -64,7 +66,7 @@ interface Open {
 
 export class StormLoad {
   readonly counters = new CounterHistory();
-  readonly registers = new RegisterHistory();
+  readonly registers: RegisterHistory;
   readonly failures: Failure[] = [];
   readonly delays: Delay[] = [];
   readonly succeeded: Record<Kind, number> = { get: 0, set: 0, incr: 0, getMany: 0, script: 0, multi: 0 };
@@ -85,6 +87,7 @@ export class StormLoad {
   constructor(client: StormClient, options: LoadOptions) {
     this.#client = client;
     this.#options = options;
+    this.registers = new RegisterHistory(options.staleMs);
     this.#watch = setInterval(() => this.#lookForHangs(), 100);
   }
 
@@ -154,7 +157,8 @@ export class StormLoad {
     const { counter, scripted, multi, register } = tag;
     if (kind === "get") {
       const after = this.registers.read(register);
-      this.registers.saw(register, after, await client.get(register));
+      const began = performance.now();
+      this.registers.saw(register, after, await client.get(register), began);
     } else if (kind === "set") {
       const { number, value } = this.registers.write(register);
       const ended = (ending: Ending): void => this.registers.wrote(register, number, ending);
@@ -182,7 +186,7 @@ export class StormLoad {
     for (const [at, value] of values.entries()) {
       if (value instanceof Error) this.#fail("getMany", tags[at]!.slot, began, value);
       else {
-        this.registers.saw(keys[at]!, after[at]!, value);
+        this.registers.saw(keys[at]!, after[at]!, value, began);
         this.#serve(tags[at]!.slot, began);
       }
     }

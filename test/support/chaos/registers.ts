@@ -7,8 +7,9 @@
  * and no acknowledged write lies in (r, p] — unless r's own fate is unknown: it may then still run late
  * ```
  *
- * A write that a dying primary acknowledged and its replica never had is excused and proves nothing any more. Memory is
- * bounded by what is in flight and the latest writes.
+ * Reads from replicas may be older by `staleMs`: then only writes acknowledged so long before the read began count. A write
+ * that a dying primary acknowledged and its replica never had is excused and proves nothing any more. Memory is bounded by
+ * what is in flight and the latest writes.
  */
 import type { Ending, Violation } from "./counters.js";
 
@@ -24,6 +25,8 @@ interface Read {
   /** Last write issued before the read was. */
   readonly after: number;
   readonly saw: number;
+  /** Acknowledgements after this moment do not bind it. */
+  readonly horizon: number;
 }
 
 class Register {
@@ -45,6 +48,12 @@ export class RegisterHistory {
   readonly violations: Violation[] = [];
   reads = 0;
   readonly #registers = new Map<string, Register>();
+  readonly #staleMs: number;
+
+  /** `staleMs`: how much older than its beginning a read may be; 0 demands the client's order. */
+  constructor(staleMs = 0) {
+    this.#staleMs = staleMs;
+  }
 
   /** A write is about to be sent: its number and the value to store. */
   write(key: string): { number: number; value: string } {
@@ -73,13 +82,14 @@ export class RegisterHistory {
     return this.#of(key).last;
   }
 
-  /** A read gave a value, or null for none. */
-  saw(key: string, after: number, value: string | null): void {
+  /** A read that began at `began` (`performance.now`) gave a value, or null for none. */
+  saw(key: string, after: number, value: string | null, began = performance.now()): void {
     this.reads += 1;
     const register = this.#of(key);
     const number = value === null ? 0 : this.#numberOf(key, value, register);
     if (number === null) return;
-    register.waiting.push({ after, saw: number });
+    const horizon = this.#staleMs === 0 ? Infinity : began - this.#staleMs;
+    register.waiting.push({ after, saw: number, horizon });
     this.#settle(key, register);
   }
 
@@ -117,12 +127,13 @@ export class RegisterHistory {
     });
   }
 
-  #judge(key: string, register: Register, { after, saw }: Read): void {
+  #judge(key: string, register: Register, { after, saw, horizon }: Read): void {
     const fate = register.of(saw)?.ending;
     if (fate === "unknown" || fate === "open") return;
     if (fate === "rejected") this.#blame(key, `read write ${saw}, which was said not to have run`);
     for (let number = Math.max(saw + 1, register.first); number <= after; number += 1) {
-      if (register.of(number)!.ending === "acknowledged") {
+      const { ending, at } = register.of(number)!;
+      if (ending === "acknowledged" && at <= horizon) {
         this.#blame(key, `read write ${saw} though ${number} was acknowledged and issued before the read`);
         return;
       }

@@ -30,6 +30,8 @@ export interface StormOptions {
   readonly pauseMs?: number | undefined;
   /** Deadline of an operation, default 1,000 ms. */
   readonly deadlineMs?: number | undefined;
+  /** How old a read may be: for clients that read from replicas. */
+  readonly staleMs?: number | undefined;
   readonly faults?: readonly Fault[] | undefined;
   readonly onFault?: ((record: FaultRecord) => void) | undefined;
 }
@@ -80,9 +82,9 @@ export function makeTags(count: number, slotOf: (key: string) => number): Tag[] 
 
 /** Runs a storm. The cluster is whole before and afterwards, and holds nothing at the beginning. */
 export async function storm(options: StormOptions): Promise<StormFigures> {
-  const { rig, client, tags, seconds, seed, workers = 48, pauseMs = 10, deadlineMs = 1000 } = options;
+  const { rig, client, tags, seconds, seed, workers = 48, pauseMs = 10, deadlineMs = 1000, staleMs } = options;
   await Promise.all(rig.cluster.primaries.map((node) => node.command("FLUSHALL")));
-  const load = new StormLoad(client, { tags, seed, workers, pauseMs, deadlineMs });
+  const load = new StormLoad(client, { tags, seed, workers, pauseMs, deadlineMs, staleMs });
   const actor = new ChaosActor({
     rig,
     random: new Random(seed),

@@ -167,6 +167,16 @@ describe("registers", () => {
     assert.deepEqual(faults(history), []);
   });
 
+  it("a read from a replica may be as old as was said, and no older", () => {
+    const history = new RegisterHistory(50);
+    const first = set(history, "acknowledged");
+    set(history, "acknowledged");
+    history.saw("k", history.read("k"), first);
+    assert.deepEqual(faults(history), []);
+    history.saw("k", history.read("k"), first, performance.now() + 60);
+    assert.equal(history.violations.length, 1);
+  });
+
   it("remembers enough and no more", () => {
     const history = new RegisterHistory();
     for (let at = 0; at < 5000; at += 1) history.saw("k", history.read("k"), set(history, "acknowledged"));
