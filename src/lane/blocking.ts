@@ -18,6 +18,8 @@ const LONGEST_TIMER = 2 ** 31 - 1;
 interface Line {
   readonly redis: Redis;
   readonly node: string;
+  /** The server was reached: a call may have been sent. */
+  reached: boolean;
 }
 
 /** One blocking call. */
@@ -120,7 +122,8 @@ export class BlockingLines {
     line.redis.disconnect();
     if (this.#closed)
       return new KeylaneError("KEYLANE_ERR_CLOSED", "keylane was closed", { ...context, outcome: "unknown" });
-    return new KeylaneError("KEYLANE_ERR_CONNECTION_LOST", error.message, { ...context, cause: error });
+    const code = line.reached ? "KEYLANE_ERR_CONNECTION_LOST" : "KEYLANE_ERR_CONNECT";
+    return new KeylaneError(code, error.message, { ...context, cause: error });
   }
 
   #take(address: Address): Line {
@@ -144,7 +147,9 @@ export class BlockingLines {
     redis.on("error", () => {
       // The call that waits on this line is rejected with the same error.
     });
-    return { redis, node };
+    const line = { redis, node, reached: false };
+    redis.once("connect", () => (line.reached = true));
+    return line;
   }
 
   #giveBack(line: Line): void {

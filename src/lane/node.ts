@@ -97,6 +97,12 @@ export class NodeLane implements ReplyTaker {
   #earliest = NEVER;
   /** Since when replies have been due without a byte arriving. */
   #owedSince = 0;
+  /** Dials since a connection was of use. */
+  #dials = 0;
+  /** The ring's head when the connection was opened: what is past it was answered. */
+  #headAtOpen = 0;
+  /** The owner knows that the node is down. */
+  #downTold = false;
   /** The operation whose reply is being read. */
   #current: Op = IGNORED;
 
@@ -317,8 +323,15 @@ export class NodeLane implements ReplyTaker {
       maxRetriesPerRequest: null,
       commandTimeout: config.connectTimeoutMs,
       connectTimeout: config.connectTimeoutMs,
-      retryStrategy: backOff,
+      retryStrategy: () => this.#pause(),
     };
+  }
+
+  /** Milliseconds before the next dial: they grow until a connection has answered something. */
+  #pause(): number {
+    const useful = (this.state === "ready" || this.state === "renewing") && this.ring.head !== this.#headAtOpen;
+    this.#dials = useful ? 1 : this.#dials + 1;
+    return backOff(this.#dials);
   }
 
   #ready(): void {
@@ -373,18 +386,21 @@ export class NodeLane implements ReplyTaker {
     if (this.state === "closed" || !this.writable) return;
     this.state = "ready";
     this.lastError = null;
+    this.#headAtOpen = this.ring.head;
+    this.#downTold = false;
     this.#owner.up(this);
   }
 
   #lost(): void {
     if (this.state === "leaving") this.close();
     if (this.state === "closed") return;
-    const wasReady = this.state === "ready" || this.state === "renewing";
     this.state = "down";
     this.#socket = null;
     const reason = this.lastError?.message ?? "the connection was closed";
     this.#drain();
-    if (wasReady || this.connects === 0) this.#owner.down(this, reason);
+    if (this.#downTold) return;
+    this.#downTold = true;
+    this.#owner.down(this, reason);
   }
 
   #drain(): void {

@@ -72,11 +72,7 @@ export class RingKeeper extends Keeper {
       clearTimeout(this.#timers.get(server));
       this.#timers.delete(server);
       if (this.#ejected.delete(server)) this.#apply();
-    } else if (!this.#timers.has(server)) {
-      const timer = setTimeout(() => this.#eject(server), config.ejectMs);
-      timer.unref();
-      this.#timers.set(server, timer);
-    }
+    } else this.#ejectIn(server, config.ejectMs);
   }
 
   override stop(): void {
@@ -84,10 +80,21 @@ export class RingKeeper extends Keeper {
     for (const timer of this.#timers.values()) clearTimeout(timer);
   }
 
+  #ejectIn(server: number, ms: number): void {
+    if (this.#timers.has(server)) return;
+    const timer = setTimeout(() => this.#eject(server), ms);
+    timer.unref();
+    this.#timers.set(server, timer);
+  }
+
   #eject(server: number): void {
-    const { ring, domain } = this.lane.config;
+    const { ring, domain, ejectMs } = this.lane.config;
     this.#timers.delete(server);
-    if (this.#ejected.size === ring.length - 1) return;
+    if (this.#ejected.size === ring.length - 1) {
+      // The last one stays. Once another is back, it is looked at again.
+      this.#ejectIn(server, ejectMs!);
+      return;
+    }
     this.#ejected.add(server);
     this.#apply();
     const { host, port } = ring[server]!;

@@ -60,7 +60,10 @@ export class SentinelRig {
 
   async stop(): Promise<void> {
     const ended = this.#processes.map((child) => new Promise((resolve) => child.once("exit", resolve)));
-    for (const child of this.#processes) child.kill("SIGKILL");
+    for (const child of this.#processes) {
+      child.ref();
+      child.kill("SIGKILL");
+    }
     await Promise.all(ended);
     await Promise.all(this.servers.map((server) => server.stop()));
     release(this.#folder);

@@ -65,6 +65,16 @@ describe("W5: calls that never settle, quit that never ends", () => {
     await until(async () => (await server.value.node.info("clients")).get("blocked_clients") === "0");
   });
 
+  it("W5: a blocking call to a server that is down was not sent", async (t) => {
+    const relay = await Relay.start(server.value.address);
+    t.after(() => relay.stop());
+    const lanes = await openLanes(single(relay.address));
+    await relay.refuse();
+    await rejection(lanes.command("BLPOP", "list", 0), "KEYLANE_ERR_CONNECT", { outcome: "not-sent", retryable: true });
+    await relay.accept();
+    assert.equal(await lanes.command("BLPOP", "list", 0.05), null);
+  });
+
   it("W5: close with the node down, reconnecting, in the middle of a handshake, twice", async (t) => {
     const relay = await Relay.start(server.value.address);
     t.after(() => relay.stop());

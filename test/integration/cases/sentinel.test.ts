@@ -103,7 +103,7 @@ describe("scripted Sentinels", () => {
     assert.deepEqual(await Promise.all([1, 2, 3].map(() => lanes.incrBy("n"))), [1, 2, 3]);
     assert.equal(lanes.route("n").node, old.address);
     const sums = [1, 2, 3, 4, 5].map(() => lanes.incrBy("n"));
-    await until(() => old.calls("INCRBY").length === 8);
+    await until(() => old.calls("INCRBY").length >= 8);
     told.primary = young;
     assert.deepEqual(await Promise.all(sums), [4, 5, 6, 7, 8]);
     assert.equal(young.calls("INCRBY").length, 5);
