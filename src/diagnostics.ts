@@ -23,6 +23,15 @@ export interface ConnectMessage {
   readonly reason: string | null;
 }
 
+/** Published when the shared cache loads, refreshes, or answers past an expiry. */
+export interface CacheMessage {
+  readonly domain: string;
+  readonly kind: "load" | "refresh" | "stale";
+  /** From the first byte wanted to the value, in milliseconds; null for `stale`. */
+  readonly durationMs: number | null;
+  readonly error: KeylaneErrorCode | null;
+}
+
 /** `keylane:command` */
 export const commandChannel = channel("keylane:command");
 /** `keylane:connect` */

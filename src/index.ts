@@ -2,14 +2,17 @@
 export { Keylane } from "./keylane.js";
 export { ERRORS, KeylaneError } from "./errors.js";
 export type { ErrorContext, KeylaneErrorCode, Outcome, SerializedError } from "./errors.js";
-export type { DomainOptions, NodeOption, OpenOptions } from "./options.js";
+export type { CacheOptions, DomainOptions, NodeOption, OpenOptions } from "./options.js";
 export type { NatMap } from "./lane/config.js";
 export type { RawClient } from "./lane/raw.js";
 export type { Script } from "./lane/script.js";
 export type { Transaction } from "./lane/transaction.js";
+export type { KeylaneHandle } from "./shared/handle.js";
+export type { RegionHandle } from "./shared/region.js";
 export { nativeInfo } from "./native/index.js";
 export { valueOf } from "./types.js";
 export type {
+  CacheStats,
   CallOptions,
   CodecName,
   CommandArg,
@@ -26,4 +29,4 @@ export type {
   ValueFor,
   ValueType,
 } from "./types.js";
-export type { CommandMessage, ConnectMessage } from "./diagnostics.js";
+export type { CacheMessage, CommandMessage, ConnectMessage } from "./diagnostics.js";

@@ -1,37 +1,32 @@
 /**
- * The facade: routes every call by its key's prefix to the lane of its domain. The invariant: arguments are checked before
- * anything is queued, and a call that cannot be made rejects with a typed error without touching a connection.
+ * The facade: every public call, handed to the domain of its key (`keylane/calls.ts`), and the life of an instance. The
+ * invariant: a call that cannot be made rejects with a typed error without touching a connection, and after `close` or
+ * `destroy` nothing of the instance is left.
  */
 import { EventEmitter } from "node:events";
+import { Domain } from "./cache/domain.js";
+import type { LocalCache } from "./cache/local.js";
+import { CacheStore } from "./cache/store.js";
 import { KeylaneError } from "./errors.js";
-import { assertKey, badArgument, faultOfAmount, faultOfMs, isOptions, ownKey, setFlags } from "./lane/arguments.js";
-import { assertShareable, isKnown, plan, planFromInfo, readInfo, wireArgs } from "./lane/commands.js";
-import type { CommandInfo, PlannedCommand } from "./lane/commands.js";
+import { Calls } from "./keylane/calls.js";
+import { assertKey, badArgument, faultOfAmount, faultOfMs, ownKey, setFlags } from "./lane/arguments.js";
 import { numberText } from "./lane/codec.js";
 import { DomainLane } from "./lane/lane.js";
 import type { LaneListener } from "./lane/lane.js";
 import { headOf } from "./lane/op.js";
-import type { WireArg } from "./lane/op.js";
 import { openRaw } from "./lane/raw.js";
 import type { RawClient } from "./lane/raw.js";
-import { Script } from "./lane/script.js";
-import { Transaction } from "./lane/transaction.js";
-import {
-  BUFFER_SHAPE,
-  FLAG_SHAPE,
-  INTEGER_SHAPE,
-  PAIRS_SHAPE,
-  RAW_SHAPE,
-  STORED_SHAPE,
-  TTL_SHAPE,
-} from "./lane/replies.js";
-import type { Shape } from "./lane/replies.js";
+import { FLAG_SHAPE, INTEGER_SHAPE, STORED_SHAPE, TTL_SHAPE } from "./lane/replies.js";
+import type { Script } from "./lane/script.js";
+import type { Transaction } from "./lane/transaction.js";
 import { native } from "./native/index.js";
-import { KEY_NONE, Opcode } from "./native/types.js";
+import { Opcode } from "./native/types.js";
 import { resolveOptions } from "./options.js";
 import type { OpenOptions, Resolved } from "./options.js";
 import { NO_DOMAIN, Router } from "./routing/router.js";
 import { Topology } from "./routing/topology.js";
+import { HANDLE_VERSION, assertHandle } from "./shared/handle.js";
+import type { KeylaneHandle } from "./shared/handle.js";
 import type {
   CallOptions,
   DomainStats,
@@ -46,34 +41,33 @@ import type {
 
 /** Keys up to so many UTF-16 units need no look at `maxKeyBytes` (its least value is larger). */
 const SHORT_KEY = 4096;
-const GETS_AHEAD = headOf(Opcode.GET, 0, true);
-const FRAMED: Readonly<Record<string, number>> = {
-  get: Opcode.GET,
-  set: Opcode.SET,
-  del: Opcode.DEL,
-  incrby: Opcode.INCRBY,
-  expire: Opcode.EXPIRE,
-  hget: Opcode.HGET,
-  hincrby: Opcode.HINCRBY,
-  pexpire: Opcode.PEXPIRE,
-  pttl: Opcode.PTTL,
-  exists: Opcode.EXISTS,
-};
+/** Keys that `warm` has under way at once. */
+const WARM_WIDTH = 512;
+
+const HEAD_SET = headOf(Opcode.SET, 0, false);
+const HEAD_DEL = headOf(Opcode.DEL, 0, false);
+const HEAD_EXISTS = headOf(Opcode.EXISTS, 0, true);
+const HEAD_PEXPIRE = headOf(Opcode.PEXPIRE, 0, false);
+const HEAD_PTTL = headOf(Opcode.PTTL, 0, true);
+const HEAD_INCRBY = headOf(Opcode.INCRBY, 0, false);
 
 /** An open keylane. `Domains` are the options' domains; with literal prefixes they decide the types of values. */
 export class Keylane<Domains = Record<string, object>> extends EventEmitter<KeylaneEvents> {
+  readonly #options: OpenOptions;
+  readonly #calls: Calls;
   readonly #router: Router;
-  readonly #lanes: readonly DomainLane[];
+  readonly #domains: readonly Domain[];
   readonly #names: readonly string[];
+  readonly #store: CacheStore | null;
+  readonly #local: LocalCache | null;
   readonly #raw = new Map<string, RawClient>();
-  readonly #infos = new Map<string, Promise<CommandInfo>>();
   #closing: Promise<{ lost: number }> | null = null;
   /** Events from before `open` gave the instance away: nobody could listen yet. */
   #early: (() => void)[] | null = [];
 
-  private constructor(resolved: Resolved) {
+  private constructor(options: OpenOptions, resolved: Resolved, handle: KeylaneHandle | null) {
     super();
-    this.#router = new Router(resolved.prefixes, resolved.fallback);
+    this.#options = options;
     this.#names = resolved.lanes.map((config) => config.domain);
     const listener: LaneListener = {
       nodeUp: (domain, node) => this.#tell(() => void this.emit("node:up", { domain, node })),
@@ -85,7 +79,13 @@ export class Keylane<Domains = Record<string, object>> extends EventEmitter<Keyl
           if (this.listenerCount("error") > 0) this.emit("error", error);
         }),
     };
-    this.#lanes = resolved.lanes.map((config) => new DomainLane(config, new Topology(), listener));
+    const topologies = resolved.lanes.map((_, index) => new Topology(handle?.topologies[index]));
+    const lanes = resolved.lanes.map((config, index) => new DomainLane(config, topologies[index]!, listener));
+    this.#store = CacheStore.open(resolved, lanes, handle?.region ?? null, listener);
+    this.#local = this.#store?.local ?? null;
+    this.#domains = lanes.map((lane, index) => new Domain(lane, this.#store?.caches[index] ?? null));
+    this.#router = new Router(resolved.prefixes, resolved.fallback);
+    this.#calls = new Calls(this.#router, this.#domains);
   }
 
   /**
@@ -96,9 +96,24 @@ export class Keylane<Domains = Record<string, object>> extends EventEmitter<Keyl
    * Events raised meanwhile are emitted in the turn after it resolves, so listeners added at once hear them.
    */
   static async open<const O extends OpenOptions>(options: O): Promise<Keylane<O["domains"]>> {
-    const lanes = new Keylane<O["domains"]>(resolveOptions(options));
+    return Keylane.#open<O["domains"]>(options, null);
+  }
+
+  /**
+   * Joins what another thread of this process opened: the same options, slot maps and shared cache, with connections of this
+   * thread's own. `handle` is what `handle()` gave there. The cache ends when the thread that opened closes; the rest stays.
+   *
+   * @throws KeylaneError as `open`; `KEYLANE_ERR_ARGUMENT` for a handle of another process or version, or no handle at all
+   */
+  static async attach<Domains = Record<string, object>>(handle: KeylaneHandle): Promise<Keylane<Domains>> {
+    assertHandle(handle);
+    return Keylane.#open<Domains>(handle.options, handle);
+  }
+
+  static async #open<Domains>(options: OpenOptions, handle: KeylaneHandle | null): Promise<Keylane<Domains>> {
+    const lanes = new Keylane<Domains>(options, resolveOptions(options), handle);
     try {
-      await Promise.all(lanes.#lanes.map((lane) => lane.open()));
+      await Promise.all(lanes.#domains.map(({ lane }) => lane.open()));
       setImmediate(() => lanes.#tellEarly());
       return lanes;
     } catch (error) {
@@ -107,12 +122,25 @@ export class Keylane<Domains = Record<string, object>> extends EventEmitter<Keyl
     }
   }
 
+  /**
+   * What another thread of this process needs to `attach`: pass it as `workerData` or by `postMessage`. Only shared memory and
+   * options, so options that hold functions (`natMap`, callbacks of `tls`) cannot be passed.
+   */
+  handle(): KeylaneHandle {
+    return {
+      keylane: HANDLE_VERSION,
+      pid: process.pid,
+      options: this.#options,
+      topologies: this.#domains.map(({ lane }) => lane.topology.buffer),
+      region: this.#store?.handle ?? null,
+    };
+  }
+
   /** Where a key lives now. @throws KeylaneError `KEYLANE_ERR_ROUTE`, `KEYLANE_ERR_ARGUMENT` */
   route(key: Key): Route {
     assertKey(key);
+    const { topology } = this.#calls.domainOf(key).lane;
     const { domain, slot, matched } = this.#router.route(key);
-    if (domain === NO_DOMAIN) throw unrouted(key);
-    const { topology } = this.#lanes[domain]!;
     const node = topology.node(topology.nodeOf(slot));
     return { domain: this.#names[domain]!, slot, node: node === null ? null : `${node.host}:${node.port}`, matched };
   }
@@ -121,9 +149,50 @@ export class Keylane<Domains = Record<string, object>> extends EventEmitter<Keyl
   get<const K extends Key>(key: K, options?: CallOptions): Promise<ValueFor<Domains, K> | null> {
     if (options === undefined && typeof key === "string" && key.length <= SHORT_KEY) {
       const domain = this.#router.domain(key);
-      if (domain !== NO_DOMAIN) return this.#lanes[domain]!.get(key) as Promise<ValueFor<Domains, K> | null>;
+      if (domain !== NO_DOMAIN) return this.#domains[domain]!.get(key) as Promise<ValueFor<Domains, K> | null>;
     }
-    return this.#keyed(GETS_AHEAD, key, null, null, options) as Promise<ValueFor<Domains, K> | null>;
+    return this.#calls.get(key, options) as Promise<ValueFor<Domains, K> | null>;
+  }
+
+  /**
+   * What the shared cache holds of a key, without waiting: its value, null when the key is known to be absent, undefined when
+   * it is not cached. Objects are frozen: they are shared with all callers of the thread.
+   *
+   * @throws KeylaneError `KEYLANE_ERR_ROUTE`, `KEYLANE_ERR_ARGUMENT`
+   */
+  peek<const K extends Key>(key: K): ValueFor<Domains, K> | null | undefined {
+    if (this.#local !== null && typeof key === "string") {
+      const value = this.#local.get(key);
+      if (value !== undefined) return value as ValueFor<Domains, K> | null;
+    }
+    return this.#calls.domainOf(key).cache?.peek(key) as ValueFor<Domains, K> | null | undefined;
+  }
+
+  /** Drops a key from the shared cache, in every thread of the process. */
+  invalidate(key: Key): void {
+    this.#calls.domainOf(key).cache?.invalidate(key);
+  }
+
+  /** Drops all keys with a prefix from the shared cache, in every thread of the process. Returns how many. O(cache). */
+  invalidatePrefix(prefix: string): number {
+    if (typeof prefix !== "string") throw badArgument("invalidatePrefix: the prefix must be a string");
+    return this.#domains.reduce((count, { cache }) => count + (cache?.invalidatePrefix(prefix) ?? 0), 0);
+  }
+
+  /**
+   * Brings keys of cached domains into the shared cache, whatever their domain's mode; 512 are under way at once. Resolves
+   * with how many are there afterwards, known-absent ones included. Rejects with the first failure.
+   */
+  async warm(keys: readonly Key[]): Promise<number> {
+    if (!Array.isArray(keys)) throw badArgument("warm: the keys must be an array");
+    const caches = keys.map((key: Key) => this.#calls.domainOf(key).cache);
+    let warm = 0;
+    for (let from = 0; from < keys.length; from += WARM_WIDTH) {
+      const part = keys.slice(from, from + WARM_WIDTH);
+      const done = await Promise.all(part.map((key: Key, at) => caches[from + at]?.warm(key) ?? false));
+      warm += done.filter(Boolean).length;
+    }
+    return warm;
   }
 
   /**
@@ -148,46 +217,44 @@ export class Keylane<Domains = Record<string, object>> extends EventEmitter<Keyl
 
   /** Stores a value. True when stored, false when `ifAbsent` or `ifPresent` was not met. */
   set<const K extends Key>(key: K, value: NoInfer<ValueFor<Domains, K>>, options: SetOptions = {}): Promise<boolean> {
-    let args: WireArg[];
-    let lane: DomainLane;
     try {
-      lane = this.#laneOf(key);
-      args = [lane.codec.encode(value), ...setFlags(options)];
+      const domain = this.#calls.domainOf(key);
+      const args = [domain.lane.codec.encode(value), ...setFlags(options)];
+      return this.#calls.send(domain, HEAD_SET, ownKey(key), args, STORED_SHAPE, options) as Promise<boolean>;
     } catch (error) {
       return Promise.reject(error as Error);
     }
-    return this.#call(lane, headOf(Opcode.SET, 0, false), ownKey(key), args, STORED_SHAPE, options) as Promise<boolean>;
   }
 
   /** Removes a key. True when it existed. */
   del(key: Key, options?: CallOptions): Promise<boolean> {
-    return this.#keyed(headOf(Opcode.DEL, 0, false), key, null, FLAG_SHAPE, options) as Promise<boolean>;
+    return this.#calls.keyed(HEAD_DEL, key, null, FLAG_SHAPE, options) as Promise<boolean>;
   }
 
   /** Whether a key exists. */
   exists(key: Key, options?: CallOptions): Promise<boolean> {
-    return this.#keyed(headOf(Opcode.EXISTS, 0, true), key, null, FLAG_SHAPE, options) as Promise<boolean>;
+    return this.#calls.keyed(HEAD_EXISTS, key, null, FLAG_SHAPE, options) as Promise<boolean>;
   }
 
   /** Gives a key `ttlMs` to live (positive safe integer, milliseconds). False when it does not exist. */
   expire(key: Key, ttlMs: number, options?: CallOptions): Promise<boolean> {
     const fault = faultOfMs("ttlMs", ttlMs);
     if (fault !== null) return Promise.reject(fault);
-    const head = headOf(Opcode.PEXPIRE, 0, false);
-    return this.#keyed(head, key, [String(ttlMs)], FLAG_SHAPE, options) as Promise<boolean>;
+    return this.#calls.keyed(HEAD_PEXPIRE, key, [String(ttlMs)], FLAG_SHAPE, options) as Promise<boolean>;
   }
 
   /** Remaining life in milliseconds; `Infinity` when the key never expires, null when it does not exist. */
   ttl(key: Key, options?: CallOptions): Promise<number | null> {
-    return this.#keyed(headOf(Opcode.PTTL, 0, true), key, null, TTL_SHAPE, options) as Promise<number | null>;
+    return this.#calls.keyed(HEAD_PTTL, key, null, TTL_SHAPE, options) as Promise<number | null>;
   }
 
   /** Adds a 64-bit integer to a key's number and returns the sum: a number, or a bigint past 2^53. */
   incrBy(key: Key, amount: number | bigint = 1, options?: CallOptions): Promise<number | bigint> {
     const fault = faultOfAmount(amount);
     if (fault !== null) return Promise.reject(fault);
-    const head = headOf(Opcode.INCRBY, 0, false);
-    return this.#keyed(head, key, [numberText(amount)], INTEGER_SHAPE, options) as Promise<number | bigint>;
+    return this.#calls.keyed(HEAD_INCRBY, key, [numberText(amount)], INTEGER_SHAPE, options) as Promise<
+      number | bigint
+    >;
   }
 
   /**
@@ -197,72 +264,25 @@ export class Keylane<Domains = Record<string, object>> extends EventEmitter<Keyl
    *
    * @throws (rejects) `KEYLANE_ERR_CROSSSLOT`, `KEYLANE_ERR_COMMAND` for keyless and connection-changing commands
    */
-  async command(name: string, ...args: readonly unknown[]): Promise<Reply> {
-    const last = args.at(-1);
-    const options = isOptions(last) ? last : undefined;
-    if (typeof name !== "string" || name === "") throw badArgument("command: the name must be a non-empty string");
-    const fault = options?.timeoutMs === undefined ? null : faultOfMs("timeoutMs", options.timeoutMs);
-    if (fault !== null) throw fault;
-    const lower = name.toLowerCase();
-    const wire = wireArgs(lower, options === undefined ? args : args.slice(0, -1));
-    const planned = isKnown(lower) ? plan(lower, wire) : await this.#lookUp(lower, wire);
-    const { lane, slot } = this.#placeOf(planned);
-    if (planned.blocking) return lane.block(lower, wire, slot, options ?? {});
-    const [at] = planned.keys as [number];
-    const opcode = at === 0 && planned.keys.length === 1 ? FRAMED[lower] : undefined;
-    const shape = options?.buffers === true ? BUFFER_SHAPE : lower === "hgetall" ? PAIRS_SHAPE : RAW_SHAPE;
-    if (opcode !== undefined) {
-      const rest = wire.length === 1 ? null : wire.slice(1);
-      return this.#call(lane, headOf(opcode, 0, planned.read), wire[0]!, rest, shape, options) as Promise<Reply>;
-    }
-    if (lower === "evalsha") {
-      return this.#call(
-        lane,
-        headOf(Opcode.EVALSHA, at, planned.read),
-        wire[0]!,
-        wire.slice(1),
-        shape,
-        options,
-      ) as Promise<Reply>;
-    }
-    const head = headOf(Opcode.GENERIC, at + 1, planned.read);
-    return this.#call(lane, head, lower.toUpperCase(), wire, shape, options) as Promise<Reply>;
+  command(name: string, ...args: readonly unknown[]): Promise<Reply> {
+    return this.#calls.command(name, args);
   }
 
   /** Begins a transaction on the slot of `key`: `multi(key).incrBy(key).get(key).exec()`. */
   multi(key: Key): Transaction {
-    const lane = this.#laneOf(key);
-    const slot = native.slot(key);
-    return new Transaction(ownKey(key), {
-      codec: lane.codec,
-      valueShape: lane.valueShape,
-      check: (name, args) => {
-        const planned = plan(name, args);
-        const place = this.#placeOf(planned);
-        if (planned.blocking) throw new KeylaneError("KEYLANE_ERR_COMMAND", `${name.toUpperCase()} cannot block here`);
-        if (place.lane !== lane || place.slot !== slot) throw crossSlot(name.toUpperCase(), lane, slot);
-      },
-      call: (first, frames, shape, options, block) => {
-        const fault = options.timeoutMs === undefined ? null : faultOfMs("timeoutMs", options.timeoutMs);
-        if (fault !== null) return Promise.reject(fault);
-        return lane.transact(first, frames, shape, block, options);
-      },
-    });
+    return this.#calls.transaction(key);
   }
 
   /** A Lua script, sent by its digest; nodes that lack it get the source once. */
   script(source: string): Script {
-    return new Script(source, async ({ sha, source: text }, keys, args, options) => {
-      const wire = wireArgs("evalsha", [sha, keys.length, ...keys, ...args]);
-      const { lane } = this.#placeOf(plan("evalsha", wire));
-      const head = headOf(Opcode.EVALSHA, 2, false);
-      return this.#call(lane, head, sha, wire.slice(1), RAW_SHAPE, options, text) as Promise<Reply>;
-    });
+    return this.#calls.script(source);
   }
 
   /** The ioredis client of a domain, with connections of its own; closed with this instance. */
   redis(domain: string): RawClient {
-    const lane = this.#laneNamed(domain);
+    const index = this.#names.indexOf(domain);
+    if (index === -1) throw badArgument(`there is no domain ${JSON.stringify(domain)}`);
+    const { lane } = this.#domains[index]!;
     let raw = this.#raw.get(domain);
     if (raw === undefined) {
       if (this.#closing !== null) throw new KeylaneError("KEYLANE_ERR_CLOSED", "keylane is closed", { domain });
@@ -276,13 +296,13 @@ export class Keylane<Domains = Record<string, object>> extends EventEmitter<Keyl
     return raw;
   }
 
-  /** Counters of this thread. */
+  /** Counters of this thread, and of the cache that all threads share. O(cache). */
   stats(): Stats {
     const domains: Record<string, DomainStats> = {};
     for (const [index, name] of this.#names.entries()) {
-      Object.defineProperty(domains, name, { value: this.#lanes[index]!.stats(), enumerable: true });
+      Object.defineProperty(domains, name, { value: this.#domains[index]!.lane.stats(), enumerable: true });
     }
-    return { native: native.kind, domains };
+    return { native: native.kind, cache: this.#store?.stats() ?? null, domains };
   }
 
   /**
@@ -297,9 +317,7 @@ export class Keylane<Domains = Record<string, object>> extends EventEmitter<Keyl
   /** Ends everything at once. Calls not settled fail with `KEYLANE_ERR_CLOSED` or `KEYLANE_ERR_CONNECTION_LOST`. */
   destroy(): void {
     this.#closing ??= Promise.resolve({ lost: 0 });
-    for (const lane of this.#lanes) lane.destroy();
-    for (const raw of this.#raw.values()) raw.disconnect();
-    this.#raw.clear();
+    this.#end();
   }
 
   [Symbol.asyncDispose](): Promise<void> {
@@ -307,17 +325,25 @@ export class Keylane<Domains = Record<string, object>> extends EventEmitter<Keyl
   }
 
   async #close(timeoutMs: number): Promise<{ lost: number }> {
+    this.#store?.close();
     let timer: NodeJS.Timeout | undefined;
     const late = new Promise<void>((resolve) => {
       timer = setTimeout(resolve, timeoutMs);
     });
-    await Promise.race([Promise.all(this.#lanes.map((lane) => lane.drained())), late]);
+    await Promise.race([Promise.all(this.#domains.map(({ lane }) => lane.drained())), late]);
     clearTimeout(timer);
+    return { lost: this.#end() };
+  }
+
+  /** Gives everything back. Returns how many calls were not settled. */
+  #end(): number {
+    this.#store?.close();
     let lost = 0;
-    for (const lane of this.#lanes) lost += lane.destroy();
+    for (const { lane } of this.#domains) lost += lane.destroy();
     for (const raw of this.#raw.values()) raw.disconnect();
     this.#raw.clear();
-    return { lost };
+    this.#store?.end();
+    return lost;
   }
 
   #tell(event: () => void): void {
@@ -330,101 +356,4 @@ export class Keylane<Domains = Record<string, object>> extends EventEmitter<Keyl
     this.#early = null;
     for (const event of early) event();
   }
-
-  #keyed(
-    head: number,
-    key: Key,
-    rest: readonly WireArg[] | null,
-    shape: Shape | null,
-    options: CallOptions | undefined,
-  ): Promise<unknown> {
-    try {
-      return this.#call(this.#laneOf(key), head, ownKey(key), rest, shape, options);
-    } catch (error) {
-      return Promise.reject(error as Error);
-    }
-  }
-
-  #call(
-    lane: DomainLane,
-    head: number,
-    first: WireArg,
-    rest: readonly WireArg[] | null,
-    shape: Shape | null,
-    options: CallOptions | undefined,
-    script: string | null = null,
-  ): Promise<unknown> {
-    const timeoutMs = options?.timeoutMs;
-    const fault = timeoutMs === undefined ? null : faultOfMs("timeoutMs", timeoutMs);
-    if (fault !== null) return Promise.reject(fault);
-    return lane.call(head, first, rest, shape, options, script);
-  }
-
-  #laneOf(key: Key): DomainLane {
-    assertKey(key);
-    const domain = this.#router.domain(key);
-    if (domain === NO_DOMAIN) throw unrouted(key);
-    return this.#lanes[domain]!;
-  }
-
-  /** The one lane and slot of a command's keys. */
-  #placeOf({ name, args, keys }: PlannedCommand): { lane: DomainLane; slot: number } {
-    const command = name.toUpperCase();
-    const [first, ...others] = keys.map((at) => args[at]!);
-    if (first === undefined) {
-      throw new KeylaneError("KEYLANE_ERR_COMMAND", `${command} has no key to route by; use redis(domain) for it`, {
-        command,
-      });
-    }
-    const lane = this.#laneOf(first);
-    const slot = native.slot(first);
-    for (const key of others) {
-      if (this.#laneOf(key) !== lane || native.slot(key) !== slot) throw crossSlot(command, lane, slot);
-    }
-    return { lane, slot };
-  }
-
-  #laneNamed(domain: string): DomainLane {
-    const index = this.#names.indexOf(domain);
-    if (index === -1) throw badArgument(`there is no domain ${JSON.stringify(domain)}`);
-    return this.#lanes[index]!;
-  }
-
-  /** Asks a server about a command that the table lacks; the answer is kept. */
-  async #lookUp(name: string, args: WireArg[]): Promise<PlannedCommand> {
-    assertShareable(name);
-    const [lane] = this.#lanes as [DomainLane];
-    const ask = (parts: readonly WireArg[], shape: Shape): Promise<unknown> =>
-      lane.call(headOf(Opcode.GENERIC, KEY_NONE, true), "COMMAND", parts, shape, undefined, undefined);
-    let info = this.#infos.get(name);
-    if (info === undefined) {
-      info = ask(["INFO", name], RAW_SHAPE).then((reply) => readInfo(reply as Reply));
-      this.#infos.set(name, info);
-      info.catch(() => this.#infos.delete(name));
-    }
-    const known = await info;
-    if (known?.flags.has("movablekeys") !== true) return planFromInfo(name, args, known, []);
-    const found = (await ask(["GETKEYS", name, ...args], BUFFER_SHAPE)) as Buffer[];
-    const bytes = args.map((arg) => Buffer.from(arg));
-    return planFromInfo(
-      name,
-      args,
-      known,
-      found.map((key) => bytes.findIndex((arg) => arg.equals(key))),
-    );
-  }
-}
-
-function unrouted(key: Key): KeylaneError {
-  const shown = typeof key === "string" ? JSON.stringify(key.slice(0, 64)) : `of ${key.length} bytes`;
-  return new KeylaneError(
-    "KEYLANE_ERR_ROUTE",
-    `no domain's prefix matches the key ${shown}, and the fallback is "reject"`,
-  );
-}
-
-function crossSlot(command: string, lane: DomainLane, slot: number): KeylaneError {
-  const { domain } = lane.config;
-  const message = `${command}: the keys are in different slots or domains`;
-  return new KeylaneError("KEYLANE_ERR_CROSSSLOT", message, { command, domain, slot });
 }

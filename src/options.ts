@@ -4,6 +4,7 @@
  */
 import type { ConnectionOptions } from "node:tls";
 import { z } from "zod";
+import type { CachePolicy } from "./cache/policy.js";
 import { KeylaneError } from "./errors.js";
 import type { LaneConfig, NatMap } from "./lane/config.js";
 import type { FallbackSpec } from "./native/types.js";
@@ -12,6 +13,12 @@ import type { CodecName, ScaleReads } from "./types.js";
 
 /** Keys up to 4,096 UTF-16 units (12,288 bytes) are not measured before they are sent. */
 const MIN_KEY_LIMIT = 12_288;
+/** Longer values are not cached. */
+const MAX_CACHED_BYTES = 16 << 10;
+/** The region keeps what has expired for a day. */
+const MAX_STALE_MS = 86_400_000;
+/** How long an elected refresher has before another one is elected. */
+const REFRESH_LEASE_MS = 1000;
 const positive = z.number().int().positive().max(Number.MAX_SAFE_INTEGER);
 const timer = positive.max(2 ** 31 - 1, "a timer cannot be longer than 2147483647 ms");
 const node = z.union([
@@ -53,10 +60,12 @@ const domainSchema = z.strictObject({
   cache: z
     .strictObject({
       mode: z.enum(["all", "hot", "off"]).default("off"),
-      ttlMs: positive.optional(),
+      ttlMs: positive.default(60_000),
       refreshAfterMs: positive.optional(),
-      negativeTtlMs: positive.optional(),
-      maxValueBytes: positive.optional(),
+      negativeTtlMs: positive.default(1000),
+      maxValueBytes: positive.max(MAX_CACHED_BYTES).default(MAX_CACHED_BYTES),
+      staleIfErrorMs: z.number().int().nonnegative().max(MAX_STALE_MS).default(0),
+      broadcast: z.boolean().default(false),
     })
     .optional(),
 });
@@ -70,7 +79,7 @@ const schema = z.strictObject({
       z.strictObject({ hash: z.array(z.string()).min(1), strategy: z.enum(["rendezvous", "md5-modulo"]).optional() }),
     ])
     .default("reject"),
-  cacheBytes: positive.optional(),
+  cacheBytes: positive.default(64 << 20),
   threads: z.literal(0, "only 0 (connections in the calling thread) is supported").default(0),
   commandTimeoutMs: timer.default(1000),
   connectTimeoutMs: timer.default(5000),
@@ -129,13 +138,25 @@ export interface DomainOptions {
   /** Shown by CLIENT LIST. Default `keylane`. */
   readonly connectionName?: string;
   /** Shared cache of the domain. */
-  readonly cache?: {
-    readonly mode?: "all" | "hot" | "off";
-    readonly ttlMs?: number;
-    readonly refreshAfterMs?: number;
-    readonly negativeTtlMs?: number;
-    readonly maxValueBytes?: number;
-  };
+  readonly cache?: CacheOptions;
+}
+
+/** How a domain is cached. Times in milliseconds, sizes in bytes. */
+export interface CacheOptions {
+  /** `all`: every key read; `hot`: only keys that `warm` brought in; `off` (default). */
+  readonly mode?: "all" | "hot" | "off";
+  /** Longest life of a cached value; never beyond the key's own. Default 60,000. */
+  readonly ttlMs?: number;
+  /** Age from which on a hit has the value loaded anew behind it. Shorter than `ttlMs`. Default: never. */
+  readonly refreshAfterMs?: number;
+  /** Life of the knowledge that a key does not exist. Default 1,000. */
+  readonly negativeTtlMs?: number;
+  /** Longer values are not cached. At most, and by default, 16 KiB. */
+  readonly maxValueBytes?: number;
+  /** How long past its expiry a value may be answered while its node cannot be reached. At most a day. Default 0: never. */
+  readonly staleIfErrorMs?: number;
+  /** Have the servers tell of every change under the domain's prefixes, not only of keys read. Default false. */
+  readonly broadcast?: boolean;
 }
 
 /** Options of `Keylane.open`. Times in milliseconds, sizes in bytes. */
@@ -147,7 +168,7 @@ export interface OpenOptions {
     | "reject"
     | { readonly domain: string }
     | { readonly hash: readonly string[]; readonly strategy?: "rendezvous" | "md5-modulo" };
-  /** Size of the shared cache. */
+  /** Size of the shared cache of all threads; allocated when a domain is cached. At most 4 GiB. Default 64 MiB. */
   readonly cacheBytes?: number;
   /** 0: connections live in the calling thread. */
   readonly threads?: number;
@@ -178,6 +199,9 @@ export interface Resolved {
   readonly lanes: readonly LaneConfig[];
   readonly prefixes: readonly { prefix: string; domain: number }[];
   readonly fallback: FallbackSpec;
+  readonly cacheBytes: number;
+  /** By domain; null for domains that are not cached. */
+  readonly policies: readonly (CachePolicy | null)[];
 }
 
 /** Validates. Throws `KEYLANE_ERR_OPTIONS` with the path of every fault. */
@@ -215,6 +239,8 @@ export function resolveOptions(options: OpenOptions): Resolved {
     lanes: names.map((name, index) => laneConfig(given, name, index)),
     prefixes,
     fallback: fallbackOf(given.fallback, indexOf),
+    cacheBytes: given.cacheBytes,
+    policies: names.map((name) => policyOf(given.domains[name]!.cache, name)),
   };
 }
 
@@ -253,6 +279,13 @@ function laneConfig(given: Given, name: string, index: number): LaneConfig {
     maxKeyBytes: given.maxKeyBytes,
     maxValueBytes: given.maxValueBytes,
   };
+}
+
+function policyOf(given: Given["domains"][string]["cache"], name: string): CachePolicy | null {
+  if (given === undefined || given.mode === "off") return null;
+  const { mode, refreshAfterMs = 0, ...rest } = given;
+  if (refreshAfterMs >= rest.ttlMs) throw fault(`domains.${name}.cache.refreshAfterMs: must be shorter than ttlMs`);
+  return { ...rest, mode, refreshAfterMs, leaseMs: REFRESH_LEASE_MS };
 }
 
 type Servers = Pick<LaneConfig, "seeds" | "ring" | "ejectMs" | "sentinels">;

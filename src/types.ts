@@ -105,9 +105,43 @@ export interface NodeStats {
   readonly waiting: number;
 }
 
+/** The shared cache; counts are of all threads of the process, `l0Hits` of this one. */
+export interface CacheStats {
+  /** Answered by this thread's own map. */
+  readonly l0Hits: number;
+  /** Answered by the shared region with a value. */
+  readonly l1Hits: number;
+  /** Answered by the shared region: the key is known to be absent. */
+  readonly absentHits: number;
+  /** Answered by the shared region past the expiry, because a node could not be reached. */
+  readonly staleHits: number;
+  /** Lookups of the shared region that found nothing to answer with. */
+  readonly misses: number;
+  /** Values asked of a server, refreshes included. */
+  readonly loads: number;
+  /** Times that a hit elected a refresher. */
+  readonly refreshes: number;
+  /** Keys, prefixes and connections whose values were dropped. */
+  readonly invalidations: number;
+  /** Values removed to make room. */
+  readonly evictions: number;
+  /** Loads not stored because their key was invalidated meanwhile. */
+  readonly overtaken: number;
+  /** Values held now, expired ones included. */
+  readonly entries: number;
+  /** Bytes of the region in use. */
+  readonly bytesUsed: number;
+  /** What bounds staleness: the servers' invalidations, or only the time to live. */
+  readonly staleness: "tracked" | "ttl";
+  /** Longest that an answer may be stale now, in milliseconds. */
+  readonly stalenessBoundMs: number;
+}
+
 /** What `stats()` gives. */
 export interface Stats {
   readonly native: "rust" | "portable";
+  /** Null when no domain is cached. */
+  readonly cache: CacheStats | null;
   readonly domains: Readonly<Record<string, DomainStats>>;
 }
 

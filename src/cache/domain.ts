@@ -2,8 +2,8 @@
  * A domain as the facade sees it: its lane, and the shared cache in front of it when there is one. The invariant: a write of
  * a cached key, by whatever call, drops the key in every thread before it is sent and again when it is answered.
  */
-import type { CallLimits, DomainLane } from "../lane/lane.js";
 import { ownKey } from "../lane/arguments.js";
+import type { CallLimits, DomainLane } from "../lane/lane.js";
 import { HEAD_GET } from "../lane/op.js";
 import type { Key } from "../types.js";
 import type { SharedCache } from "./shared-cache.js";
@@ -22,13 +22,13 @@ export class Domain {
     return this.cache === null ? this.lane.get(key) : this.cache.get(key);
   }
 
-  /** Any other read of a value. */
+  /** Any other read of a value. `limits` are validated. */
   getWith(key: Key, limits: CallLimits): Promise<unknown> {
     if (this.cache !== null) return this.cache.getAlone(key, limits);
     return this.lane.call(HEAD_GET, ownKey(key), null, null, limits);
   }
 
-  /** Runs a call that writes `keys`. */
+  /** Runs a call that may write `keys`. */
   write<T>(keys: readonly Key[], send: () => Promise<T>): Promise<T> {
     return this.cache === null ? send() : this.cache.write(keys, send);
   }

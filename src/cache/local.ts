@@ -35,6 +35,7 @@ export class LocalCache {
   readonly #hitWords: Int32Array;
   readonly #words: Int32Array;
   readonly #clock: number;
+  #closed = false;
 
   constructor({ proofs, hits, words, clock }: SharedRegion) {
     this.#proofs = proofs;
@@ -56,6 +57,7 @@ export class LocalCache {
   }
 
   set(key: string, value: unknown, index: number, proof: number, check: number): void {
+    if (this.#closed) return;
     const entry = this.#entries.get(key);
     if (entry !== undefined) {
       entry.value = value;
@@ -68,7 +70,9 @@ export class LocalCache {
     this.#entries.set(key, new LocalEntry(value, index, proof, check));
   }
 
-  clear(): void {
+  /** Answers nothing any more. */
+  close(): void {
+    this.#closed = true;
     this.#entries.clear();
   }
 }

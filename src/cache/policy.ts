@@ -1,7 +1,7 @@
 /** How a domain is cached; resolved from its options at open. Times in milliseconds. */
 export interface CachePolicy {
-  /** `all`: every key read; `hot`: keys admitted as hot; `off`. */
-  readonly mode: "all" | "hot" | "off";
+  /** `all`: every key read; `hot`: only keys that were admitted (`warm`). */
+  readonly mode: "all" | "hot";
   /** Longest life in the cache; never beyond the key's own. */
   readonly ttlMs: number;
   /** Age from which on a hit elects one refresher; 0 never. */
@@ -9,6 +9,8 @@ export interface CachePolicy {
   /** Life of "there is no such key". */
   readonly negativeTtlMs: number;
   readonly maxValueBytes: number;
+  /** How long past its expiry a value may be answered while its node cannot be reached; 0 never. */
+  readonly staleIfErrorMs: number;
   /** How long an elected refresher has before the next one is elected. */
   readonly leaseMs: number;
   /** Subscribe to the domain's prefixes instead of the keys read. */

@@ -1,17 +1,21 @@
 /**
  * The cache of one domain in this thread: L0 in front of the region (L1) that all threads share, in front of the domain's
  * lane. The invariant: what is stored was loaded after the last invalidation of its key that this process heard of (the
- * ticket), lives no longer than the key in Redis, and values given out are frozen or the caller's own.
+ * ticket), lives no longer than the key in Redis, and a value that callers share is frozen.
  *
  * ```text
  * get → L0 ─ miss → L1 ─ miss → single flight → PTTL + GET over the lane → L1, L0
- *        └ hit       └ hit, and elected: the old value now, a refresh behind it
+ *        └ hit       │                                  └ failed, and staleIfErrorMs: L1 past its expiry
+ *                    └ hit, and elected: the old value now, a refresh behind it
  * ```
  */
-import { KeylaneError } from "../errors.js";
-import type { CallLimits, DomainLane } from "../lane/lane.js";
+import { cacheChannel } from "../diagnostics.js";
+import type { CacheMessage } from "../diagnostics.js";
 import type { Codec } from "../lane/codec.js";
-import type { ReplyRows, Shape } from "../lane/replies.js";
+import type { CallLimits, DomainLane } from "../lane/lane.js";
+import { ownKey } from "../lane/arguments.js";
+import { HEAD_GET } from "../lane/op.js";
+import type { ReplyRows } from "../lane/replies.js";
 import {
   CacheKind,
   CacheStored,
@@ -24,42 +28,50 @@ import {
   INFO_PROOF_INDEX,
   INFO_WORDS,
 } from "../native/cache-types.js";
-import { KIND_HIGH, Kind } from "../native/types.js";
+import { native } from "../native/index.js";
 import type { SharedRegion } from "../shared/region.js";
 import type { Key } from "../types.js";
-import { freeze } from "./freeze.js";
+import { Load } from "./load.js";
+import type { LoadTarget } from "./load.js";
 import type { LocalCache } from "./local.js";
+import { Outages } from "./outages.js";
 import type { CachePolicy } from "./policy.js";
+import { copyOf, share } from "./share.js";
 import { SingleFlight } from "./single-flight.js";
-import type { Tracking } from "./tracking.js";
 
-const UNKNOWN_LIFE = -3;
-/** Life of what has none, or more than the region counts (12 days). */
-const LONGEST_MS = 2 ** 30;
+const NO_LIMITS: CallLimits = {};
 
 /** Scratch of this thread: used inside one call only, so all domains share it. */
 const info = new Int32Array(INFO_WORDS);
 let scratch = Buffer.allocUnsafeSlow(64 << 10);
 
-export class SharedCache {
+export class SharedCache implements LoadTarget {
   readonly policy: CachePolicy;
   readonly #lane: DomainLane;
   readonly #region: SharedRegion;
   readonly #local: LocalCache;
   readonly #codec: Codec;
   readonly #domain: number;
-  readonly #tracking: Tracking;
   readonly #flights: SingleFlight;
+  readonly #outages: Outages;
+  #closed = false;
 
-  constructor(lane: DomainLane, region: SharedRegion, local: LocalCache, policy: CachePolicy, tracking: Tracking) {
+  /** `stale` hears when a node can no longer be asked and values past their expiry are answered. */
+  constructor(
+    lane: DomainLane,
+    region: SharedRegion,
+    local: LocalCache,
+    policy: CachePolicy,
+    stale: (reason: string) => void,
+  ) {
     this.#lane = lane;
     this.#region = region;
     this.#local = local;
     this.policy = policy;
     this.#codec = lane.codec;
     this.#domain = lane.config.index;
-    this.#tracking = tracking;
-    this.#flights = new SingleFlight(region, lane.config.commandTimeoutMs);
+    this.#flights = new SingleFlight(region, lane.config.domain, lane.config.commandTimeoutMs);
+    this.#outages = new Outages(stale);
   }
 
   /** The cached value, null when the key is known to be absent, undefined when it is not cached. Never waits. */
@@ -68,18 +80,14 @@ export class SharedCache {
       const value = this.#local.get(key);
       if (value !== undefined) return value;
     }
-    return this.#lookup(key);
+    return this.#closed ? undefined : this.#lookup(key, 0);
   }
 
   /** The value: cached, or loaded by the one caller of the process that is elected to. */
   get(key: string): Promise<unknown> {
     const value = this.peek(key);
     if (value !== undefined) return Promise.resolve(value);
-    return this.#flights.run(
-      key,
-      () => this.#lookup(key),
-      () => this.#load(key, {}),
-    );
+    return this.#miss(key);
   }
 
   /** As `get`, for byte keys and for calls with limits of their own: these load for themselves. */
@@ -87,18 +95,27 @@ export class SharedCache {
     if (limits.signal?.aborted !== true) {
       const value = this.peek(key);
       if (value !== undefined) return Promise.resolve(value);
+      const stale = this.#outages.any ? this.#staleDuring(key) : undefined;
+      if (stale !== undefined) return Promise.resolve(stale);
     }
-    return this.#load(key, limits);
+    if (this.#bypassed) return this.#lane.call(HEAD_GET, ownKey(key), null, null, limits);
+    return this.#excuse(key, this.#load(key, limits, "load"));
+  }
+
+  /** Brings a key into the cache, whatever the mode. True when it is there (or known absent) afterwards. */
+  async warm(key: Key): Promise<boolean> {
+    if (this.peek(key) === undefined) await this.#load(key, NO_LIMITS, "load");
+    return this.peek(key) !== undefined;
   }
 
   /** Drops a key in every thread; loads of it under way will not be stored. */
   invalidate(key: Key): void {
-    this.#region.session.invalidate(key);
+    if (!this.#closed) this.#region.session.invalidate(key);
   }
 
-  /** Drops the domain's keys with a prefix (empty: all). O(region). */
+  /** Drops the domain's keys with a prefix (empty: all). Returns how many. O(region). */
   invalidatePrefix(prefix: string): number {
-    return this.#region.session.invalidatePrefix(this.#domain, prefix);
+    return this.#closed ? 0 : this.#region.session.invalidatePrefix(this.#domain, prefix);
   }
 
   /** Runs a write of `keys`: what is cached of them goes before it is sent and again when it is answered. */
@@ -111,108 +128,145 @@ export class SharedCache {
     }
   }
 
-  /** Whether changes by others are told by the servers; null, or why not. */
-  get trackingRefusal(): string | null {
-    return this.#tracking.refusal;
+  /** Answers nothing and stores nothing from now on; calls go to the lane. */
+  close(): void {
+    this.#closed = true;
   }
 
-  stop(): void {
-    this.#tracking.stop();
+  // ── misses ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+  /** Whether values that are not cached go past the cache. */
+  get #bypassed(): boolean {
+    return this.#closed || this.policy.mode === "hot";
   }
 
-  #lookup(key: Key): unknown {
+  #miss(key: string): Promise<unknown> {
+    if (this.#outages.any) {
+      const stale = this.#staleDuring(key);
+      if (stale !== undefined) return Promise.resolve(stale);
+    }
+    if (this.#bypassed) return this.#lane.get(key);
+    const flying = this.#flights.joined(key);
+    if (flying !== undefined)
+      return this.#excuse(
+        key,
+        flying.then((value) => copyOf(value, this.#codec)),
+      );
+    const flight = this.#flights.run(
+      key,
+      () => (this.#closed ? undefined : this.#lookup(key, 0)),
+      (timeoutMs) => this.#load(key, { timeoutMs }, "load"),
+    );
+    return this.#excuse(key, flight);
+  }
+
+  /** Answers a failed load from L1 past its expiry, where that is allowed. */
+  #excuse(key: Key, loaded: Promise<unknown>): Promise<unknown> {
+    if (this.policy.staleIfErrorMs === 0) return loaded;
+    return loaded.catch((error: unknown) => {
+      const out = this.#outages.has(this.#nodeOf(key));
+      const stale = out && !this.#closed ? this.#stale(key) : undefined;
+      if (stale === undefined) throw error;
+      return stale;
+    });
+  }
+
+  /** While the key's node is out: the value past its expiry at once, and now and then a load that asks for the node. */
+  #staleDuring(key: Key): unknown {
+    const node = this.#nodeOf(key);
+    if (this.#closed || !this.#outages.has(node)) return undefined;
+    const stale = this.#stale(key);
+    if (stale !== undefined && this.#outages.mayProbe(node, performance.now())) this.#refresh(key);
+    return stale;
+  }
+
+  #stale(key: Key): unknown {
+    const value = this.#lookup(key, this.policy.staleIfErrorMs);
+    if (value !== undefined) this.#publish("stale", null, null);
+    return value;
+  }
+
+  #nodeOf(key: Key): number {
+    return this.#lane.topology.nodeOf(native.slot(key));
+  }
+
+  #lookup(key: Key, staleMs: number): unknown {
     const { session } = this.#region;
-    const { leaseMs } = this.policy;
-    let kind = session.lookup(key, 0, leaseMs, scratch, info);
+    const leaseMs = staleMs === 0 ? this.policy.leaseMs : 0;
+    let kind = session.lookup(key, staleMs, leaseMs, scratch, info);
     if (kind === CacheKind.MISS) return undefined;
     if (kind === CacheKind.NO_ROOM) {
       scratch = Buffer.allocUnsafeSlow(info[INFO_LENGTH]! * 2);
-      kind = session.lookup(key, 0, leaseMs, scratch, info);
+      kind = session.lookup(key, staleMs, leaseMs, scratch, info);
       if (kind === CacheKind.MISS || kind === CacheKind.NO_ROOM) return undefined;
     }
     const flags = info[INFO_FLAGS]!;
     let value: unknown = null;
-    if (kind === CacheKind.HIT) {
-      value = freeze(this.#codec.decode(scratch, 0, info[INFO_LENGTH]!, (flags & FLAG_HIGH) !== 0));
-    }
-    this.#keepLocal(key, value);
+    if (kind === CacheKind.HIT) value = this.#codec.decode(scratch, 0, info[INFO_LENGTH]!, (flags & FLAG_HIGH) !== 0);
+    if (share(value) && staleMs === 0) this.#keepLocal(key, value);
     if ((flags & FLAG_ELECTED) !== 0) this.#refresh(key);
     return value;
   }
 
-  /** Byte keys and values that cannot be frozen are not held decoded. */
+  /** Byte keys are not held decoded. `info` tells of the value. */
   #keepLocal(key: Key, value: unknown): void {
-    if (typeof key !== "string" || Buffer.isBuffer(value)) return;
+    if (typeof key !== "string") return;
     this.#local.set(key, value, info[INFO_PROOF_INDEX]!, info[INFO_PROOF]!, info[INFO_CHECK]!);
   }
 
   #refresh(key: Key): void {
-    this.#load(key, {}).catch(() => {
+    this.#load(key, NO_LIMITS, "refresh").catch(() => {
       // The old value is served until it expires; the next election tries again.
     });
   }
 
-  #load(key: Key, limits: CallLimits): Promise<unknown> {
-    const load = new Load(this, key, this.#region.session.beginLoad(key));
-    const sent = typeof key === "string" ? key : Buffer.from(key);
-    return this.#lane.load(sent, load.life, load, limits);
-  }
+  // ── loads ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-  /** @internal The reply of a load: stores it when the ticket still holds, and gives the decoded value. */
-  loaded(load: Load, rows: ReplyRows): unknown {
-    const kind = rows.kind();
-    const high = (rows.table[rows.at]! & KIND_HIGH) !== 0;
-    if (kind !== Kind.BULK && kind !== Kind.NULL) return this.#lane.valueShape.read(rows);
-    if (kind === Kind.NULL) {
-      rows.skip();
-      if (rows.feed.healthy) this.#store(load, null, this.policy.negativeTtlMs, rows.feed.feeder, null);
-      return null;
+  async #load(key: Key, limits: CallLimits, kind: "load" | "refresh"): Promise<unknown> {
+    const owned = ownKey(key);
+    if (this.#closed) return this.#lane.call(HEAD_GET, owned, null, null, limits);
+    const began = cacheChannel.hasSubscribers ? performance.now() : 0;
+    const load = new Load(this, owned, this.#region.session.beginLoad(owned));
+    try {
+      const value = await this.#lane.load(owned, load.life, load, limits);
+      if (this.#outages.any) this.#outages.answered(this.#nodeOf(key));
+      if (began !== 0) this.#publish(kind, performance.now() - began, null);
+      return value;
+    } catch (error) {
+      if (this.policy.staleIfErrorMs > 0) this.#outages.failed(this.#nodeOf(key), error, performance.now());
+      if (began !== 0) this.#publish(kind, performance.now() - began, error);
+      throw error;
     }
-    const bytes = rows.bytes();
-    const value = freeze(this.#codec.decode(bytes, 0, bytes.length, high));
-    const life = load.lifeMs === -1 ? LONGEST_MS : load.lifeMs;
-    if (life > 0) this.#store(load, bytes, Math.min(this.policy.ttlMs, life), rows.feed.feeder, value);
-    return value;
   }
 
-  #store({ key, ticket }: Load, bytes: Buffer | null, ttlMs: number, feeder: number, value: unknown): void {
-    const { refreshAfterMs, maxValueBytes } = this.policy;
+  decode(bytes: Buffer, high: boolean): unknown {
+    return this.#codec.decode(bytes, 0, bytes.length, high);
+  }
+
+  /** The life of a value is its `ttlMs`, at most the key's `lifeMs`; null for an absent key. */
+  store(load: Load, bytes: Buffer | null, lifeMs: number, feeder: number, value: unknown): void {
+    if (this.#closed) return;
+    const { ttlMs, negativeTtlMs, refreshAfterMs, maxValueBytes } = this.policy;
+    const { key, ticket } = load;
+    const shared = share(value);
     if (bytes !== null && bytes.length > maxValueBytes) {
       this.invalidate(key);
       return;
     }
     const { session } = this.#region;
-    const stored = session.store(key, bytes, ttlMs, refreshAfterMs, feeder, this.#domain, ticket, info);
-    if (stored === CacheStored.KEPT) this.#keepLocal(key, value);
-  }
-}
-
-/** One load under way: the shape of its GET, and of the PTTL before it. */
-class Load implements Shape {
-  readonly key: Key;
-  readonly ticket: number;
-  /** What PTTL said: milliseconds, -1 without end, -2 absent. */
-  lifeMs = UNKNOWN_LIFE;
-  readonly life: Shape = {
-    read: (rows) => {
-      this.lifeMs = Number(rows.value());
-      return this.lifeMs;
-    },
-  };
-  readonly #cache: SharedCache;
-
-  constructor(cache: SharedCache, key: Key, ticket: number) {
-    this.#cache = cache;
-    this.key = key;
-    this.ticket = ticket;
+    const life = bytes === null ? negativeTtlMs : Math.min(ttlMs, lifeMs);
+    const stored = session.store(key, bytes, life, refreshAfterMs, feeder, this.#domain, ticket, info);
+    if (stored === CacheStored.KEPT && shared) this.#keepLocal(key, value);
   }
 
-  read(rows: ReplyRows): unknown {
-    return this.#cache.loaded(this, rows);
+  otherwise(rows: ReplyRows): unknown {
+    return this.#lane.valueShape.read(rows);
   }
-}
 
-/** What a cache without an addon answers. */
-export function noCache(reason: string): KeylaneError {
-  return new KeylaneError("KEYLANE_ERR_OPTIONS", `the shared cache needs the native addon: ${reason}`);
+  #publish(kind: CacheMessage["kind"], durationMs: number | null, error: unknown): void {
+    if (!cacheChannel.hasSubscribers) return;
+    const { domain } = this.#lane.config;
+    const code = (error as { code?: CacheMessage["error"] } | null)?.code ?? null;
+    cacheChannel.publish({ domain, kind, durationMs, error: code } satisfies CacheMessage);
+  }
 }

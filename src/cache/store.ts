@@ -6,34 +6,11 @@ import { cacheCore, nativeInfo } from "../native/index.js";
 import type { DomainLane } from "../lane/lane.js";
 import { SharedRegion } from "../shared/region.js";
 import type { RegionHandle } from "../shared/region.js";
+import type { CacheStats } from "../types.js";
 import { LocalCache } from "./local.js";
 import type { CachePolicy } from "./policy.js";
 import { SharedCache } from "./shared-cache.js";
-import { TRACKED_STALENESS_MS, Tracking } from "./tracking.js";
-
-/** The shared cache; counts are of all threads of the process, `l0Hits` of this one. */
-export interface CacheStats {
-  /** Answered by this thread's own map. */
-  readonly l0Hits: number;
-  /** Answered by the shared region. */
-  readonly l1Hits: number;
-  /** Of the region's answers: the key is known to be absent. */
-  readonly absentHits: number;
-  /** Of the region's answers: past their expiry, because the cluster was down. */
-  readonly staleHits: number;
-  readonly misses: number;
-  readonly loads: number;
-  readonly refreshes: number;
-  readonly invalidations: number;
-  readonly evictions: number;
-  /** Loads not stored because their key was invalidated meanwhile. */
-  readonly overtaken: number;
-  readonly entries: number;
-  readonly bytesUsed: number;
-  /** What bounds staleness: the servers' invalidations, or only the time to live. */
-  readonly staleness: "tracked" | "ttl";
-  readonly stalenessBoundMs: number;
-}
+import { HEARTBEAT_MS, TRACKED_STALENESS_MS, Tracking } from "./tracking.js";
 
 /** What a store is made from. */
 export interface StorePlan {
@@ -43,31 +20,56 @@ export interface StorePlan {
   readonly prefixes: readonly { readonly prefix: string; readonly domain: number }[];
 }
 
+/** Who hears that a domain's cache works under restrictions. */
+export interface StoreListener {
+  degraded(domain: string, reason: string): void;
+}
+
 export class CacheStore {
-  readonly region: SharedRegion;
   readonly local: LocalCache;
   /** By domain. */
   readonly caches: readonly (SharedCache | null)[];
+  readonly #region: SharedRegion;
+  readonly #tracking: readonly Tracking[];
+  readonly #timer: NodeJS.Timeout;
 
-  private constructor(plan: StorePlan, lanes: readonly DomainLane[], region: SharedRegion) {
-    this.region = region;
+  private constructor(
+    { policies, prefixes }: StorePlan,
+    lanes: readonly DomainLane[],
+    region: SharedRegion,
+    { degraded }: StoreListener,
+  ) {
+    this.#region = region;
     this.local = new LocalCache(region);
+    const trackings: Tracking[] = [];
     this.caches = lanes.map((lane, index) => {
-      const policy = plan.policies[index] ?? null;
+      const policy = policies[index] ?? null;
       if (policy === null) return null;
-      const prefixes = plan.prefixes.filter(({ domain }) => domain === index).map(({ prefix }) => prefix);
-      const tracking = new Tracking(lane, region, { broadcast: policy.broadcast ? prefixes : null });
+      const { domain } = lane.config;
+      const own = prefixes.filter((one) => one.domain === index).map(({ prefix }) => prefix);
+      const tracking = new Tracking(lane, region, policy, own, (reason) =>
+        degraded(domain, `only the time to live bounds how stale cached values are: ${reason}`),
+      );
       lane.accompany(tracking);
-      return new SharedCache(lane, region, this.local, policy, tracking);
+      trackings.push(tracking);
+      return new SharedCache(lane, region, this.local, policy, (reason) =>
+        degraded(domain, `cached values are answered past their expiry: ${reason}`),
+      );
     });
+    this.#tracking = trackings;
+    this.#timer = setInterval(() => this.#beat(), HEARTBEAT_MS).unref();
   }
 
-  /** Null when no domain is cached, or when there is no addon (which is told as `degraded`). */
+  /**
+   * Null when no domain is cached, or when there is no addon (which is told as `degraded`).
+   *
+   * @throws KeylaneError `KEYLANE_ERR_OPTIONS` for a region too small, `KEYLANE_ERR_ARGUMENT` for one that is not ours
+   */
   static open(
     plan: StorePlan,
     lanes: readonly DomainLane[],
     handle: RegionHandle | null,
-    listener: { degraded(domain: string, reason: string): void },
+    listener: StoreListener,
   ): CacheStore | null {
     const cached = lanes.filter((_, index) => (plan.policies[index] ?? null) !== null);
     if (cached.length === 0) return null;
@@ -82,27 +84,29 @@ export class CacheStore {
       handle === null
         ? SharedRegion.create(cacheCore, plan.cacheBytes, largest)
         : SharedRegion.attach(cacheCore, handle);
-    return new CacheStore(plan, lanes, region);
+    return new CacheStore(plan, lanes, region, listener);
+  }
+
+  /** What another thread needs to join. */
+  get handle(): RegionHandle {
+    return this.#region.handle;
   }
 
   stats(): CacheStats {
-    const { session } = this.region;
-    const { entries, bytes } = session.usage();
-    const counters = session.counters();
-    const domains = this.caches.filter((cache) => cache !== null);
-    const tracked = domains.every((cache) => cache.trackingRefusal === null);
-    const longest = Math.max(...domains.map((cache) => cache.policy.ttlMs));
+    const { entries, bytes, counters } = this.#region.usage();
+    const tracked = this.#tracking.every(({ refusal }) => refusal === null);
+    const longest = Math.max(...this.caches.map((cache) => cache?.policy.ttlMs ?? 0));
     return {
       l0Hits: this.local.hits,
-      l1Hits: counters["l1Hits"]!,
-      absentHits: counters["absentHits"]!,
-      staleHits: counters["staleHits"]!,
-      misses: counters["misses"]!,
-      loads: counters["loads"]!,
-      refreshes: counters["refreshes"]!,
-      invalidations: counters["invalidations"]!,
-      evictions: counters["evictions"]!,
-      overtaken: counters["overtaken"]!,
+      l1Hits: counters["l1Hits"] ?? 0,
+      absentHits: counters["absentHits"] ?? 0,
+      staleHits: counters["staleHits"] ?? 0,
+      misses: counters["misses"] ?? 0,
+      loads: counters["loads"] ?? 0,
+      refreshes: counters["refreshes"] ?? 0,
+      invalidations: counters["invalidations"] ?? 0,
+      evictions: counters["evictions"] ?? 0,
+      overtaken: counters["overtaken"] ?? 0,
       entries,
       bytesUsed: bytes,
       staleness: tracked ? "tracked" : "ttl",
@@ -110,8 +114,22 @@ export class CacheStore {
     };
   }
 
+  /** Answers nothing from now on; calls go to the lanes, which know whether they are open. */
+  close(): void {
+    this.local.close();
+    for (const cache of this.caches) cache?.close();
+  }
+
+  /** Leaves the region, after the lanes are gone. In the thread that made it the cache ends for all threads. Idempotent. */
   end(): void {
-    for (const cache of this.caches) cache?.stop();
-    this.region.end();
+    this.close();
+    clearInterval(this.#timer);
+    this.#region.end();
+  }
+
+  #beat(): void {
+    this.#region.beat();
+    const now = performance.now();
+    for (const tracking of this.#tracking) tracking.beat(now);
   }
 }

@@ -12,49 +12,59 @@ import { RAW_SHAPE } from "../lane/replies.js";
 import type { ReplyRows } from "../lane/replies.js";
 import { Kind } from "../native/types.js";
 import type { SharedRegion } from "../shared/region.js";
+import type { CachePolicy } from "./policy.js";
 
 /** Distance of the signs of life asked of tracked connections, and how long each may take, in milliseconds. */
-const HEARTBEAT_MS = 500;
+export const HEARTBEAT_MS = 500;
 const HEARTBEAT_LIMIT_MS = 1000;
 /** Longest that a value may be stale while tracking works: a connection that died silently is noticed by then. */
 export const TRACKED_STALENESS_MS = HEARTBEAT_MS + HEARTBEAT_LIMIT_MS;
-
-export interface TrackingOptions {
-  /** Subscribe to whole prefixes instead of the keys read: fewer words at the server, more messages. */
-  readonly broadcast: readonly string[] | null;
-}
 
 export class Tracking implements ConnectionHooks {
   readonly #lane: DomainLane;
   readonly #region: SharedRegion;
   readonly #domain: number;
   readonly #command: readonly string[];
-  #timer: NodeJS.Timeout | null = null;
-  /** Why the server does not track, once it said so. */
+  readonly #keepStale: boolean;
+  readonly #refused: (reason: string) => void;
+  /** Why a server does not track; null while all do. */
   refusal: string | null = null;
 
-  constructor(lane: DomainLane, region: SharedRegion, { broadcast }: TrackingOptions) {
+  /** `prefixes` are the domain's, for a broadcasting policy; `refused` hears once that only the TTL bounds staleness. */
+  constructor(
+    lane: DomainLane,
+    region: SharedRegion,
+    { broadcast, staleIfErrorMs }: CachePolicy,
+    prefixes: readonly string[],
+    refused: (reason: string) => void,
+  ) {
     this.#lane = lane;
     this.#region = region;
     this.#domain = lane.config.index;
-    const prefixes = broadcast?.flatMap((prefix) => ["PREFIX", prefix]) ?? [];
-    this.#command = ["TRACKING", "ON", ...(broadcast === null ? [] : ["BCAST", ...prefixes])];
+    const narrowed = prefixes.flatMap((prefix) => (prefix === "" ? [] : ["PREFIX", prefix]));
+    this.#command = ["TRACKING", "ON", ...(broadcast ? ["BCAST", ...(prefixes.includes("") ? [] : narrowed)] : [])];
+    this.#keepStale = staleIfErrorMs > 0;
+    this.#refused = refused;
   }
 
   async prepare(node: NodeLane): Promise<void> {
     const { config } = this.#lane;
     try {
       await this.#lane.callNode(node, "CLIENT", this.#command, RAW_SHAPE, config.connectTimeoutMs);
-      node.feed.feeder = this.#region.nextFeeder();
-      this.#timer ??= this.#beat();
     } catch (error) {
-      this.refusal ??= (error as Error).message;
+      const { outcome, message } = error as KeylaneError;
+      if (outcome === "rejected") this.#refuse(message);
+      else node.reset(error as Error);
+      return;
     }
+    node.feed.feeder = this.#region.takeFeeder();
+    if (node.feed.feeder === 0 && !this.#region.ended)
+      this.#refuse("the thread has more connections than can be told apart");
   }
 
   pushed(_node: NodeLane, rows: ReplyRows): void {
     rows.enter();
-    if (rows.text() !== "invalidate") return;
+    if (rows.text() !== "invalidate" || this.#region.ended) return;
     const { session } = this.#region;
     if (rows.kind() === Kind.NULL) {
       session.invalidatePrefix(this.#domain, "");
@@ -66,19 +76,24 @@ export class Tracking implements ConnectionHooks {
   }
 
   unfed(feeder: number): void {
-    this.#region.session.invalidateFeeder(feeder);
+    const { session, ended } = this.#region;
+    if (ended) return;
+    if (this.#keepStale) session.expireFeeder(feeder);
+    else session.invalidateFeeder(feeder);
+    this.#region.freeFeeder(feeder);
   }
 
-  stop(): void {
-    if (this.#timer !== null) clearInterval(this.#timer);
-    this.#timer = null;
+  /** Asks every tracked connection that was silent for a while to answer. */
+  beat(now: number): void {
+    for (const node of this.#lane.fleet.ready()) {
+      if (node.feed.feeder !== 0 && now - node.inbox.heardAt >= HEARTBEAT_MS / 2) void this.#ask(node);
+    }
   }
 
-  #beat(): NodeJS.Timeout {
-    const timer = setInterval(() => {
-      for (const node of this.#lane.fleet.ready()) if (node.feed.feeder !== 0) void this.#ask(node);
-    }, HEARTBEAT_MS);
-    return timer.unref();
+  #refuse(reason: string): void {
+    if (this.refusal !== null) return;
+    this.refusal = reason;
+    this.#refused(reason);
   }
 
   async #ask(node: NodeLane): Promise<void> {

@@ -18,6 +18,11 @@ export function headOf(opcode: number, keyIndex: number, read: boolean): number 
   return opcode | ((read ? FLAG_READ : 0) << HEAD_FLAGS_SHIFT) | (keyIndex << HEAD_KEY_SHIFT);
 }
 
+/** Whether an operation with this head only reads. */
+export function isRead(head: number): boolean {
+  return ((head >> HEAD_FLAGS_SHIFT) & FLAG_READ) !== 0;
+}
+
 export const HEAD_GET = headOf(Opcode.GET, 0, true);
 
 /** `Op.state`: not written yet. */
@@ -86,7 +91,7 @@ export class Op {
   }
 
   get isRead(): boolean {
-    return ((this.head >> HEAD_FLAGS_SHIFT) & FLAG_READ) !== 0;
+    return isRead(this.head);
   }
 
   /** The key that decides the slot, or null. */

@@ -54,9 +54,17 @@ export function transactionBlock(count: number): Block {
 export interface TransactionTarget {
   readonly codec: Codec;
   readonly valueShape: Shape;
-  call(key: WireArg, frames: WireArg, shape: Shape, options: CallOptions, block: Block): Promise<unknown>;
-  /** Finds the keys of a command and checks that they share the transaction's slot and domain. */
-  check(name: string, args: WireArg[]): void;
+  /** `written` are the keys of commands that do not only read. */
+  call(
+    key: WireArg,
+    frames: WireArg,
+    shape: Shape,
+    options: CallOptions,
+    block: Block,
+    written: readonly WireArg[],
+  ): Promise<unknown>;
+  /** Checks that a command's keys share the transaction's slot and domain. Gives those it may write. */
+  check(name: string, args: WireArg[]): readonly WireArg[];
 }
 
 /**
@@ -68,6 +76,7 @@ export class Transaction {
   readonly #target: TransactionTarget;
   readonly #commands: WireArg[][] = [];
   readonly #shapes: Shape[] = [];
+  readonly #written: WireArg[] = [];
 
   /** @internal */
   constructor(key: WireArg, target: TransactionTarget) {
@@ -119,11 +128,11 @@ export class Transaction {
     const frames = transactionFrames(this.#commands);
     const block = transactionBlock(this.#commands.length);
     const shape = new ExecShape(this.#shapes);
-    return this.#target.call(this.#key, frames, shape, options, block) as Promise<unknown[]>;
+    return this.#target.call(this.#key, frames, shape, options, block, this.#written) as Promise<unknown[]>;
   }
 
   #add(name: string, args: WireArg[], shape: Shape): this {
-    this.#target.check(name.toLowerCase(), args);
+    this.#written.push(...this.#target.check(name.toLowerCase(), args));
     this.#commands.push([name, ...args]);
     this.#shapes.push(shape);
     return this;

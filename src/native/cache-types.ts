@@ -72,9 +72,16 @@ export const FLAG_STALE = 2;
 /** The value holds a byte ≥ 0x80 (only told by `lookup`). */
 export const FLAG_HIGH = 4;
 
+/**
+ * Feeders name the connection that keeps a value coherent: `seat << FEEDER_BITS | number`, the number from 1 on, 0 for none. Seats
+ * past `MAX_SEATS` cannot be told apart.
+ */
+export const FEEDER_BITS = 9;
+export const MAX_SEATS = 128;
+
 /** One thread's use of a region. */
 export interface CacheSession {
-  /** Names → values of the layout, offsets in words from `base`. */
+  /** Names → values of the layout, offsets in words from `base`; with `ownSeat`, this thread's seat. */
   readonly layout: Readonly<Record<string, number>>;
   /** Word of the region (as `Int32Array`) at which offset 0 of the layout lies. */
   readonly base: number;
@@ -100,6 +107,10 @@ export interface CacheSession {
   invalidateAll(): void;
   /** Removes all that one connection fed. Returns how many. O(index). */
   invalidateFeeder(feeder: number): number;
+  /** Lets what one connection fed expire now: it is still found by lookups that allow stale values. O(index). */
+  expireFeeder(feeder: number): number;
+  /** Removes all that the connections of the thread in `seat` fed. O(index). */
+  invalidateSeat(seat: number): number;
   /** Removes a domain's keys with a prefix (empty: all of them). Returns how many. O(index). */
   invalidatePrefix(domain: number, prefix: string | Uint8Array): number;
   claim(key: string | Uint8Array, patienceMs: number, claim: Int32Array): number;

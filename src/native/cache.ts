@@ -36,6 +36,8 @@ function sessionOf(seat: Seat): CacheSession {
     invalidate: seat.invalidate,
     invalidateAll: seat.invalidateAll,
     invalidateFeeder: seat.invalidateFeeder,
+    expireFeeder: seat.expireFeeder,
+    invalidateSeat: seat.invalidateSeat,
     invalidatePrefix: (domain, prefix) => seat.invalidatePrefix(prefix, domain),
     claim: seat.claim,
     release: seat.release,

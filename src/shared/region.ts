@@ -4,16 +4,19 @@
  *
  * ```text
  * region    [ header | clock | … | proofs | hits | … | arena ]       laid out by crates/core/src/layout.rs
- * control   [ feeders given out | … 16 words ]
+ * control   [ last beat of the thread in seat 0 | … seat 127 ]       ms of the region's clock, 0: nobody's
  * ```
+ *
+ * A thread hears of changes for what its connections fed. The invariant: when it hears nothing any more, because it died or
+ * because its event loop stands still, what it fed is dropped, by the addon's hook or by the next thread that beats.
  */
 import { KeylaneError } from "../errors.js";
+import { FEEDER_BITS, MAX_SEATS } from "../native/cache-types.js";
 import type { CacheCore, CacheSession } from "../native/cache-types.js";
 
-const CONTROL_WORDS = 16;
-const FEEDERS = 0;
-/** Feeder numbers are 16 bits and 0 means "none". */
-const MAX_FEEDER = 0xffff;
+/** A thread that did not beat for so long hears too late of changes, in milliseconds. */
+const SILENT_MS = 1500;
+const MAX_NUMBER = (1 << FEEDER_BITS) - 1;
 
 /** The memories of a region; what another thread needs to attach. */
 export interface RegionHandle {
@@ -32,8 +35,13 @@ export class SharedRegion {
   readonly hits: Int32Array;
   /** `words[clock]` is the region's clock in milliseconds; it wraps. */
   readonly clock: number;
+  /** The session is over: it refuses every call. */
+  ended = false;
   readonly #control: Int32Array;
   readonly #owner: boolean;
+  readonly #seat: number;
+  readonly #fed = new Set<number>();
+  #number = 0;
 
   private constructor(region: SharedArrayBuffer, control: SharedArrayBuffer, session: CacheSession, owner: boolean) {
     const { layout, base } = session;
@@ -44,14 +52,16 @@ export class SharedRegion {
     this.clock = base + layout["clock"]!;
     this.#control = new Int32Array(control);
     this.#owner = owner;
+    this.#seat = layout["ownSeat"]!;
+    this.beat();
   }
 
   /** Allocates and lays out a region of `bytes`. @throws KeylaneError `KEYLANE_ERR_OPTIONS` when it is too small. */
   static create(core: CacheCore, bytes: number, maxValueBytes: number): SharedRegion {
-    const region = new SharedArrayBuffer(Math.ceil(bytes / 64) * 64);
     try {
-      const session = core.createCache(new Int32Array(region), { maxValueBytes });
-      return new SharedRegion(region, new SharedArrayBuffer(CONTROL_WORDS * 4), session, true);
+      const region = new SharedArrayBuffer(Math.ceil(bytes / 64) * 64);
+      const session = core.createCache(new Int32Array(region), { maxValueBytes, maxThreads: MAX_SEATS });
+      return new SharedRegion(region, new SharedArrayBuffer(MAX_SEATS * 4), session, true);
     } catch (cause) {
       throw new KeylaneError("KEYLANE_ERR_OPTIONS", `cacheBytes: ${(cause as Error).message}`, { cause });
     }
@@ -81,13 +91,42 @@ export class SharedRegion {
     };
   }
 
-  /** A feeder number that no connection of the process uses now. */
-  nextFeeder(): number {
-    return 1 + ((Atomics.add(this.#control, FEEDERS, 1) >>> 0) % MAX_FEEDER);
+  /** A feeder number that no other connection of the process uses; 0 when this thread has none left. */
+  takeFeeder(): number {
+    if (this.ended || this.#fed.size === MAX_NUMBER) return 0;
+    do this.#number = (this.#number % MAX_NUMBER) + 1;
+    while (this.#fed.has(this.#number));
+    this.#fed.add(this.#number);
+    return (this.#seat << FEEDER_BITS) | this.#number;
   }
 
-  /** Leaves the region; the thread that made it ends it for all. */
+  freeFeeder(feeder: number): void {
+    this.#fed.delete(feeder & MAX_NUMBER);
+  }
+
+  /** Shows that this thread's event loop runs, and drops what threads fed whose loop stands still. O(seats). */
+  beat(): void {
+    if (this.ended) return;
+    const now = this.words[this.clock]! || 1;
+    Atomics.store(this.#control, this.#seat, now);
+    for (let seat = 0; seat < MAX_SEATS; seat += 1) {
+      const last = Atomics.load(this.#control, seat);
+      if (last === 0 || ((now - last) | 0) <= SILENT_MS) continue;
+      if (Atomics.compareExchange(this.#control, seat, last, 0) === last) this.session.invalidateSeat(seat);
+    }
+  }
+
+  /** Entries and bytes in use, and the counters of all threads; zeros once it is over. O(index). */
+  usage(): { entries: number; bytes: number; counters: Record<string, number> } {
+    if (this.ended) return { entries: 0, bytes: 0, counters: {} };
+    return { ...this.session.usage(), counters: this.session.counters() };
+  }
+
+  /** Leaves the region; the thread that made it ends it for all. Idempotent. */
   end(): void {
+    if (this.ended) return;
+    this.ended = true;
+    Atomics.store(this.#control, this.#seat, 0);
     this.session.end(this.#owner);
   }
 }

@@ -43,14 +43,12 @@ function propertiesAt(text: string, indent: number): string[] {
   return Array.from(text.matchAll(property), ([, name]) => name);
 }
 
-/** Names of an interface's own properties, in order; with `inside`, those of its nested property of that name. */
-function properties(path: string, name: string, inside?: string): string[] {
+/** Names of an interface's own properties, in order. */
+function properties(path: string, name: string): string[] {
   const [, rest] = source(path).split(new RegExp(`export interface ${name}[ <][^{]*\\{\n`));
   assert.ok(rest !== undefined, `${path} has no interface ${name}`);
   const body = rest.slice(0, rest.indexOf("\n}"));
-  if (inside === undefined) return propertiesAt(body, 2);
-  const [, nested] = body.split(new RegExp(`^  readonly ${inside}\\?: \\{$`, "m"));
-  return propertiesAt(nested.slice(0, nested.indexOf("\n  }")), 4);
+  return propertiesAt(body, 2);
 }
 
 /** Whether the README has the name as code, alone or with what belongs to it. */
@@ -129,7 +127,24 @@ describe("README", () => {
       const name = cell.slice(1, -1);
       assertDefault(name, value, (given) => ({ domains: { d: { nodes: NODES, [name]: given } } }));
     }
-    assertMentioned(properties("src/options.ts", "DomainOptions", "cache"));
+  });
+
+  it("has every option of a domain's cache with its default", () => {
+    const table = rows(block("options:cache"));
+    assert.deepEqual(
+      table.map(([name]) => name).toSorted(),
+      properties("src/options.ts", "CacheOptions")
+        .map((name) => `\`${name}\``)
+        .toSorted(),
+    );
+    const policyOf = (cache: object): unknown =>
+      resolveOptions({ domains: { d: { nodes: NODES, cache: { mode: "all", ...cache } } } }).policies[0];
+    for (const [cell, value] of table) {
+      const name = cell.slice(1, -1);
+      if (name === "mode") assert.equal(bare.policies[0], null);
+      else if (value === "—") assert.equal((policyOf({}) as Record<string, unknown>)[name], 0);
+      else assert.deepEqual(policyOf({ [name]: valueOfCell(value) }), policyOf({}), `default of ${name}`);
+    }
   });
 
   it("has the options of calls", () => {
@@ -144,8 +159,22 @@ describe("README", () => {
     const exported = Array.from(source("src/index.ts").matchAll(/\{([^}]+)\}/g), ([, list]) => list.split(","));
     assertMentioned(exported.flat().flatMap((name) => name.trim() || []));
     const methods = Object.getOwnPropertyNames(Keylane.prototype).filter((name) => name !== "constructor");
-    assertMentioned([...methods.map((name) => `${name}\\(`), "Keylane\\.open\\(", "asyncDispose"]);
-    for (const name of ["Stats", "DomainStats", "NodeStats", "CommandMessage", "ConnectMessage"]) {
+    assertMentioned([
+      ...methods.map((name) => `${name}\\(`),
+      "Keylane\\.open\\(",
+      "Keylane\\.attach\\(",
+      "asyncDispose",
+    ]);
+    const told = [
+      "Stats",
+      "CacheStats",
+      "DomainStats",
+      "NodeStats",
+      "CommandMessage",
+      "ConnectMessage",
+      "CacheMessage",
+    ];
+    for (const name of told) {
       assertMentioned(properties(name.endsWith("Stats") ? "src/types.ts" : "src/diagnostics.ts", name));
     }
     for (const event of properties("src/types.ts", "KeylaneEvents")) {

@@ -35,6 +35,7 @@ const TICK: Duration = Duration::from_millis(1);
 const MOST_MS: usize = MAX_TTL_MS as usize;
 
 /// The seat with the ticker is the owner's: without a clock nothing would expire any more, so the cache is closed with it.
+/// Any other seat takes along what its connections fed: they end with the thread, and nobody hears of changes then.
 struct Seat {
     ticker: Option<Ticker>,
     session: Session<'static>,
@@ -49,6 +50,8 @@ impl Drop for Seat {
     fn drop(&mut self) {
         if self.ticker.is_some() {
             self.session.close();
+        } else {
+            self.session.invalidate_seat(self.session.owner().seat() as u16);
         }
     }
 }
@@ -103,6 +106,8 @@ fn seat<const N: usize>(
         function!("invalidate", invalidate),
         function!("invalidateAll", invalidate_all),
         function!("invalidateFeeder", invalidate_feeder),
+        function!("expireFeeder", expire_feeder),
+        function!("invalidateSeat", invalidate_seat),
         function!("invalidatePrefix", invalidate_prefix),
         function!("claim", claim),
         function!("release", release),
@@ -232,6 +237,22 @@ fn invalidate_feeder(call: &Call<'_, 1>, held: &Shared) -> Result<Returned, Faul
     })
 }
 
+/// `expireFeeder(feeder)`
+fn expire_feeder(call: &Call<'_, 1>, held: &Shared) -> Result<Returned, Fault> {
+    held.with(|seat| {
+        let feeder = call.count(0, "feeder", u16::MAX.into(), false)? as u16;
+        call.int(seat.session.expire_feeder(feeder) as i32)
+    })
+}
+
+/// `invalidateSeat(seat)`
+fn invalidate_seat(call: &Call<'_, 1>, held: &Shared) -> Result<Returned, Fault> {
+    held.with(|seat| {
+        let dead = call.count(0, "seat", u16::MAX.into(), false)? as u16;
+        call.int(seat.session.invalidate_seat(dead) as i32)
+    })
+}
+
 /// `invalidatePrefix(prefix, domain)`
 fn invalidate_prefix(call: &Call<'_, 2>, held: &Shared) -> Result<Returned, Fault> {
     held.with(|seat| {
@@ -300,7 +321,8 @@ fn describe(call: &Call<'_, 0>, held: &Shared) -> Result<Returned, Fault> {
         let (cache, owner) = (seat.session.cache(), seat.session.owner());
         let own = cache.layout().threads + owner.seat() * THREAD + THREAD_COUNTERS;
         let fields = cache.layout().fields().into_iter().map(|(name, value)| (name, u64::from(value)));
-        let fields = json(fields.chain([("ownCounters", own as u64)]));
+        let own = [("ownCounters", own as u64), ("ownSeat", owner.seat() as u64)];
+        let fields = json(fields.chain(own));
         let digest = cache.layout().digest();
         call.string(&format!("{{\"base\":{},\"digest\":\"{digest:016x}\",\"layout\":{fields}}}", seat.lead))
     })

@@ -13,6 +13,7 @@
 //! table  index: lookups, stores, invalidations              entry   records      arena, evict, ghost  room for them
 //! epoch  loads that were overtaken      flight  one loader a key        thread, lock  seats and who holds what
 //! clock  coarse milliseconds            sync    std or loom
+//! hits   which keys are hit most, in memory of its own
 //! ```
 
 #![forbid(unsafe_code)]
@@ -27,6 +28,7 @@ mod evict;
 pub mod flight;
 mod ghost;
 pub mod hash;
+pub mod hits;
 pub mod layout;
 pub mod lock;
 pub mod region;

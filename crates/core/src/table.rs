@@ -16,6 +16,7 @@ mod drop;
 mod read;
 mod write;
 
+pub use drop::FEEDER_BITS;
 pub use read::{Ask, Kind, Lookup};
 pub use write::{Entry, MAX_TTL_MS, Stored};
 

@@ -1,13 +1,20 @@
-//! Invalidation: of one key, of what one connection fed, of a domain's keys with a prefix, of everything.
+//! Invalidation: of one key, of what one connection or one thread fed, of a domain's keys with a prefix, of everything.
 //!
-//! Invariant: when a call returns, no lookup that starts later, in any thread, returns what was cached before it, every proof
-//! that vouched for it is void, and no load that began before it will be stored.
+//! Invariant: when a call returns, no lookup that starts later, in any thread, returns what was cached before it as fresh, every
+//! proof that vouched for it is void, and no load that began before it will be stored.
+//!
+//! ```text
+//! feeder   seat of the thread that has the connection, 0 to 127 << 9 | number of the connection, 1 to 511       0 is nobody
+//! ```
 
 use crate::cache::Session;
 use crate::entry::{self, Head};
 use crate::sync::Ordering::Relaxed;
 use crate::sync::{AtomicU32, Steps};
 use crate::thread::Counter;
+
+/// Bits of a feeder that number a thread's connections; those above name the thread's seat.
+pub const FEEDER_BITS: u32 = 9;
 
 impl<S: Steps> Session<'_, S> {
     /// Forgets one key. True when it was cached. O(key).
@@ -39,6 +46,42 @@ impl<S: Steps> Session<'_, S> {
     /// Forgets what `feeder` fed. Returns how many keys that were. O(index).
     pub fn invalidate_feeder(&self, feeder: u16) -> usize {
         self.sweep_index(|head, _| head.feeder == feeder)
+    }
+
+    /// Forgets what the connections of the thread in `seat` fed: nobody hears of changes for them any more. O(index).
+    pub fn invalidate_seat(&self, seat: u16) -> usize {
+        let number = (1 << FEEDER_BITS) - 1;
+        self.sweep_index(|head, _| head.feeder & number != 0 && head.feeder >> FEEDER_BITS == seat)
+    }
+
+    /// Lets what `feeder` fed expire now. Only readers that allow it are given such values from then on. Returns how many keys
+    /// that were. O(index).
+    pub fn expire_feeder(&self, feeder: u16) -> usize {
+        self.count(Counter::Invalidations);
+        self.cache.overtake_all();
+        self.steps.step();
+        (0..self.cache.layout.groups).map(|group| self.expire_group(group, feeder)).sum()
+    }
+
+    /// Under the lock no record can be recycled while its words are written.
+    fn expire_group(&self, group: usize, feeder: u16) -> usize {
+        let cache = &self.cache;
+        let now = cache.now();
+        let _guard = self.lock_group(group);
+        let mut expired = 0;
+        for way in cache.ways(group, 0) {
+            let position = cache.position(way).load(Relaxed);
+            let Some((_, record)) = cache.record(position).filter(|_| position != 0) else { continue };
+            let head = Head::read(record);
+            let fresh = (head.expiry.wrapping_sub(now) as i32) > 0;
+            if head.feeder == feeder && fresh {
+                record[entry::EXPIRY].store(now, Relaxed);
+                self.steps.step();
+                self.void(way);
+                expired += 1;
+            }
+        }
+        expired
     }
 
     /// Forgets the keys of `domain` that begin with `prefix`. Returns how many they were. O(index).

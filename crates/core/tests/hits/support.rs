@@ -1,0 +1,36 @@
+//! Summaries of a test's own, and keys by number.
+
+use keylane_core::hash::hash64;
+use keylane_core::hits::{Aggregator, Hits, Layout, Options, Recorder};
+use keylane_core::region::Memory;
+
+pub fn memory(options: Options) -> Memory {
+    Memory::new(Layout::new(options).expect("options").bytes())
+}
+
+pub fn create(memory: &Memory, options: Options) -> Hits<'_> {
+    Hits::create(memory.region(), options).expect("memory")
+}
+
+pub fn key(id: usize) -> Vec<u8> {
+    format!("up:user_{id:010}:profile").into_bytes()
+}
+
+pub fn hash(id: usize) -> u64 {
+    hash64(&key(id))
+}
+
+/// Records one batch of keys with weights.
+pub fn record(recorder: &mut Recorder<'_>, hits: &[(usize, u32)]) {
+    let mut batch = recorder.begin();
+    for &(id, weight) in hits {
+        let key = key(id);
+        batch.hit(hash64(&key), &key, weight);
+    }
+}
+
+/// The keys ranked, as text, with their lower and upper rates.
+pub fn top(aggregator: &Aggregator<'_>, least: u64) -> Vec<(String, u64, u64)> {
+    let text = |key: &[u8]| String::from_utf8_lossy(key).into_owned();
+    aggregator.top(1000, least).iter().map(|hot| (text(hot.key), hot.rate.lower, hot.rate.upper)).collect()
+}

@@ -1,0 +1,58 @@
+/**
+ * One load under way: PTTL and GET in one run of frames, so that the value's life in the cache never exceeds the key's own.
+ * PTTL comes first: with tracking on, a change between the two is told and refuses the store.
+ */
+import type { ReplyRows, Shape } from "../lane/replies.js";
+import type { WireArg } from "../lane/op.js";
+import { KIND_HIGH, Kind } from "../native/types.js";
+
+/** What PTTL says of a key that never expires. */
+const WITHOUT_END = -1;
+const UNKNOWN_LIFE = -3;
+
+/** What a load needs of its cache. */
+export interface LoadTarget {
+  decode(bytes: Buffer, high: boolean): unknown;
+  /** `bytes` is null for an absent key; `lifeMs` is positive, `Infinity` without end. */
+  store(load: Load, bytes: Buffer | null, lifeMs: number, feeder: number, value: unknown): void;
+  /** Reads a reply that is no value (an error, another type). */
+  otherwise(rows: ReplyRows): unknown;
+}
+
+/** The shape of the load's GET; `life` is that of its PTTL. */
+export class Load implements Shape {
+  readonly key: WireArg;
+  readonly ticket: number;
+  readonly life: Shape = {
+    read: (rows) => {
+      this.#lifeMs = Number(rows.value());
+      return this.#lifeMs;
+    },
+  };
+  readonly #target: LoadTarget;
+  #lifeMs = UNKNOWN_LIFE;
+
+  constructor(target: LoadTarget, key: WireArg, ticket: number) {
+    this.#target = target;
+    this.key = key;
+    this.ticket = ticket;
+  }
+
+  read(rows: ReplyRows): unknown {
+    const kind = rows.kind();
+    const high = (rows.table[rows.at]! & KIND_HIGH) !== 0;
+    const { feeder, healthy } = rows.feed;
+    if (kind === Kind.NULL) {
+      rows.skip();
+      // What a replica lacks is asked of its primary; only a primary's word is kept.
+      if (healthy) this.#target.store(this, null, Infinity, feeder, null);
+      return null;
+    }
+    if (kind !== Kind.BULK) return this.#target.otherwise(rows);
+    const bytes = rows.bytes();
+    const value = this.#target.decode(bytes, high);
+    const life = this.#lifeMs === WITHOUT_END ? Infinity : this.#lifeMs;
+    if (life > 0) this.#target.store(this, bytes, life, feeder, value);
+    return value;
+  }
+}
