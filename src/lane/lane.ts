@@ -382,6 +382,8 @@ export class DomainLane implements NodeOwner, OutboxOwner, Detours, KeeperLane {
     this.#listener.nodeDown(domain, node.name, reason);
     if (connectChannel.hasSubscribers) connectChannel.publish({ domain, node: node.name, state: "down", reason });
     this.#keeper.changed(node);
+    // Reads that were about to go to a replica need not wait until it is back.
+    if (node.replica && node.waiting.length > 0) this.#outbox.resend(node.waiting.splice(0));
     if (this.#state === "open" && node.state !== "closed") this.#keeper.request();
   }
 

@@ -78,6 +78,11 @@ const NODES = ["127.0.0.1:7001"];
 const bare = resolveOptions({ domains: { d: { nodes: NODES } } });
 const lane = bare.lanes[0] as unknown as Record<string, unknown>;
 
+/** The policy of a cached domain. */
+function policyOf(cache: object): unknown {
+  return resolveOptions({ domains: { d: { nodes: NODES, cache: { mode: "all", ...cache } } } }).policies[0];
+}
+
 /** Asserts that `cell` tells the default of an option; `given` are options that set it to a value. */
 function assertDefault(name: string, cell: string, given: (value: unknown) => OpenOptions): void {
   if (cell === "required") return;
@@ -137,8 +142,6 @@ describe("README", () => {
         .map((name) => `\`${name}\``)
         .toSorted(),
     );
-    const policyOf = (cache: object): unknown =>
-      resolveOptions({ domains: { d: { nodes: NODES, cache: { mode: "all", ...cache } } } }).policies[0];
     for (const [cell, value] of table) {
       const name = cell.slice(1, -1);
       if (name === "mode") assert.equal(bare.policies[0], null);
