@@ -32,6 +32,29 @@ fn l3_a_life_ends_on_time_wherever_the_clock_stands() {
 }
 
 #[test]
+fn what_a_lost_feeder_fed_is_stale_from_then_on() {
+    let memory = Memory::new(1 << 20);
+    let cache = Cache::create(memory.region(), SMALL).unwrap();
+    let session = cache.join().unwrap();
+    cache.set_now(u32::MAX - 10);
+    for (key, feeder) in [(b"one", 7), (b"two", 8)] {
+        session.store(&Entry { feeder, ..entry(&session, key, Some(b"value")) });
+    }
+    let (found, _) = look(&session, b"one", ASK);
+    cache.set_now(20);
+    assert_eq!((session.expire_feeder(7), session.expire_feeder(7), session.expire_feeder(9)), (1, 0, 0));
+    assert!(!cache.is_vouched(found.proof_index, found.proof));
+    assert_eq!((get(&session, b"one"), get(&session, b"two")), (None, Some(b"value".to_vec())));
+    cache.set_now(119);
+    let stale = Ask { stale_ms: 100, lease_ms: 0 };
+    let (found, value) = look(&session, b"one", stale);
+    assert_eq!((found.stale, found.expiry, value), (true, 20, Some(b"value".to_vec())));
+    cache.set_now(120);
+    assert_eq!(look(&session, b"one", stale).0.kind, Kind::Miss);
+    assert!(session.invalidate(hash64(b"one"), b"one"));
+}
+
+#[test]
 fn l3_a_huge_life_is_the_longest_one() {
     let memory = Memory::new(1 << 20);
     let cache = Cache::create(memory.region(), SMALL).unwrap();

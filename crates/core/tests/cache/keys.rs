@@ -165,3 +165,19 @@ fn l4_an_invalidation_reaches_its_domain_prefix_or_feeder_only() {
     session.invalidate_all();
     assert_eq!(cache.entries(), 0);
 }
+
+#[test]
+fn what_a_seat_fed_goes_and_nothing_else() {
+    let memory = Memory::new(1 << 20);
+    let cache = Cache::create(memory.region(), SMALL).unwrap();
+    let session = cache.join().unwrap();
+    let fed = [("nobody", 0), ("first", 1), ("last", 511), ("other seat", 512), ("other seat's first", 513)];
+    for (key, feeder) in fed {
+        session.store(&Entry { feeder, ..entry(&session, key.as_bytes(), Some(b"value")) });
+    }
+    assert_eq!(session.invalidate_seat(0), 2);
+    assert!(get(&session, b"nobody").is_some() && get(&session, b"other seat's first").is_some());
+    assert_eq!(session.invalidate_seat(1), 1);
+    assert_eq!(get(&session, b"other seat's first"), None);
+    assert_eq!(cache.entries(), 2);
+}

@@ -4,7 +4,7 @@ use crate::support::{SMALL, entry, get, store};
 use keylane_core::cache::{Cache, RegionError};
 use keylane_core::hash::hash64;
 use keylane_core::region::Memory;
-use keylane_core::table::Stored;
+use keylane_core::table::{Entry, Stored};
 use keylane_core::thread::Counter;
 
 #[test]
@@ -13,22 +13,25 @@ fn a_load_is_not_stored_when_its_key_was_invalidated_meanwhile() {
     let cache = Cache::create(memory.region(), SMALL).unwrap();
     let (session, other) = (cache.join().unwrap(), cache.join().unwrap());
     let hash = hash64(b"key");
-    let invalidations: [(&str, &dyn Fn()); 4] = [
+    let invalidations: [(&str, &dyn Fn()); 6] = [
         ("key", &|| _ = other.invalidate(hash, b"key")),
-        ("feeder", &|| _ = other.invalidate_feeder(0)),
+        ("feeder", &|| _ = other.invalidate_feeder(1)),
+        ("expired feeder", &|| _ = other.expire_feeder(1)),
+        ("seat", &|| _ = other.invalidate_seat(0)),
         ("prefix", &|| _ = other.invalidate_prefix(0, b"k")),
         ("everything", &|| other.invalidate_all()),
     ];
     for (what, invalidate) in invalidations {
-        let late = entry(&session, b"key", Some(b"old"));
+        let late = Entry { feeder: 1, ..entry(&session, b"key", Some(b"old")) };
         invalidate();
         assert_eq!(session.store(&late), Stored::Overtaken, "{what}");
         assert_eq!(get(&session, b"key"), None);
-        assert!(matches!(store(&session, b"key", b"new"), Stored::Kept { .. }));
+        let new = Entry { feeder: 1, ..entry(&session, b"key", Some(b"new")) };
+        assert!(matches!(session.store(&new), Stored::Kept { .. }));
         assert_eq!(session.store(&late), Stored::Overtaken, "{what}");
         assert_eq!(get(&session, b"key"), Some(b"new".to_vec()));
     }
-    assert_eq!(cache.total(Counter::Overtaken), 8);
+    assert_eq!(cache.total(Counter::Overtaken), 12);
 }
 
 #[test]

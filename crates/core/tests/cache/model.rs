@@ -36,6 +36,10 @@ enum Act {
         key: u16,
     },
     Feeder(u16),
+    /// A feeder's values expire at once.
+    Expire(u16),
+    /// All feeders of a seat: 0 to 511 are the first one's.
+    Seat(u16),
     Prefix(u8),
     All,
     Wait(u32),
@@ -52,6 +56,8 @@ fn acts() -> impl Strategy<Value = Act> {
         10 => (key.clone(), prop_oneof![Just(0), 0..30_000_u32]).prop_map(|(key, stale)| Act::Look { key, stale }),
         2 => key.prop_map(|key| Act::Invalidate { key }),
         1 => (0..4_u16).prop_map(Act::Feeder),
+        1 => (0..4_u16).prop_map(Act::Expire),
+        1 => (0..2_u16).prop_map(Act::Seat),
         1 => (0..10_u8).prop_map(Act::Prefix),
         1 => Just(Act::All),
         3 => (0..3000_u32).prop_map(Act::Wait),
@@ -127,6 +133,18 @@ fn check(acts: &[Act], bytes: usize, start: u32) {
             Act::Feeder(feeder) => {
                 session.invalidate_feeder(feeder);
                 model.retain(|_, known| known.feeder != feeder);
+                overtake(&mut flying, |_| true);
+            }
+            Act::Expire(feeder) => {
+                let expired = session.expire_feeder(feeder);
+                let fresh = model.values_mut().filter(|known| known.feeder == feeder && now < known.expiry);
+                let count = fresh.map(|known| known.expiry = now).count();
+                assert!(expired == count || expired < count && cache.total(Counter::Evictions) > 0);
+                overtake(&mut flying, |_| true);
+            }
+            Act::Seat(seat) => {
+                session.invalidate_seat(seat);
+                model.retain(|_, known| seat != 0 || known.feeder == 0);
                 overtake(&mut flying, |_| true);
             }
             Act::Prefix(digit) => {
