@@ -5,15 +5,17 @@
  */
 import { writeFile } from "node:fs/promises";
 import { parseArgs } from "node:util";
+import { cache } from "./cache.js";
 import type { Settings, Suite } from "./harness/suite.js";
 import { lane } from "./lane.js";
+import { phases } from "./phases.js";
 import { renderChart } from "./report/chart.js";
 import { checkReport } from "./report/stats.js";
 import { renderTable } from "./report/table.js";
 import type { Report } from "./report/types.js";
 import { route } from "./route.js";
 
-const SUITES: readonly Suite[] = [lane, route];
+const SUITES: readonly Suite[] = [lane, route, cache, phases];
 
 const USAGE = `usage: npm run bench -- <suite> [options]
 

@@ -105,6 +105,22 @@ export async function load(seed: string, spec: KeySpec): Promise<void> {
   }
 }
 
+/** Sends `count` SETs, `frame(0)` … `frame(count - 1)`, to one server. */
+export async function setAll(address: string, count: number, frame: (i: number) => string): Promise<void> {
+  const socket = await dial(parseNode(address));
+  try {
+    for (let from = 0; from < count; from += LOAD_CHUNK) {
+      const length = Math.min(LOAD_CHUNK, count - from);
+      await acknowledge(
+        socket,
+        Array.from({ length }, (_, i) => frame(from + i)),
+      );
+    }
+  } finally {
+    socket.destroy();
+  }
+}
+
 /** Sends `frames` and waits for as many `+OK`. */
 function acknowledge(socket: Socket, frames: readonly string[]): Promise<void> {
   if (frames.length === 0) return Promise.resolve();

@@ -1,5 +1,7 @@
 /** The process of one contestant of the route suite. */
-import { ROUTE_CONTESTANTS, playRoute } from "./route-contestants.js";
+import { playPasses } from "./passes.js";
+import { ROUTE_CONTESTANTS } from "./route-contestants.js";
+import { KEYS } from "./route-keys.js";
 import { type Contestant, serve } from "./serve.js";
 
 /** A round: passes over the keys until this many milliseconds are over. */
@@ -14,7 +16,7 @@ serve(async (name: string): Promise<Contestant<RouteRound>> => {
   return {
     name,
     role: entry.role,
-    play: ({ maxMs }) => playRoute(name, pass, maxMs),
+    play: ({ maxMs }) => playPasses(name, pass, KEYS, maxMs),
     close: () => Promise.resolve(),
   };
 });

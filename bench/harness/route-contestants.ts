@@ -7,12 +7,10 @@ import keySlot from "cluster-key-slot";
 import { native } from "#dist/native/index.js";
 import { portable } from "#dist/native/portable.js";
 import type { NativeCore } from "#dist/native/types.js";
-import type { Role, Sample } from "../report/types.js";
+import type { Role } from "../report/types.js";
+import type { Pass } from "./passes.js";
 import { batchPass, batchSlotPass } from "./route-batch.js";
 import { KEYS, routeKeys } from "./route-keys.js";
-
-/** Handles all keys once; returns how many results were wrong. */
-export type Pass = () => number;
 
 /** One contestant. */
 export interface RouteContestant {
@@ -129,28 +127,3 @@ export const ROUTE_CONTESTANTS: readonly RouteContestant[] = [
   hashOf(NAMES.xxh3, "peer", (key) => xxh3.xxh64(key)),
   hashOf(NAMES.hash64, "keylane", (key) => native.hash64(key)),
 ];
-
-/** One round: passes until the time is up. p50 and p99 are those of the passes, divided by their keys. */
-export function playRoute(name: string, pass: Pass, maxMs: number): Sample {
-  const passes: number[] = [];
-  const cpuStarted = process.cpuUsage();
-  const started = performance.now();
-  for (let now = started; now - started < maxMs;) {
-    const began = now;
-    const wrong = pass();
-    if (wrong !== 0) throw new Error(`${name}: ${wrong} of ${KEYS} results are wrong`);
-    now = performance.now();
-    passes.push((now - began) / KEYS);
-  }
-  const elapsed = performance.now() - started;
-  const cpu = process.cpuUsage(cpuStarted);
-  const ops = passes.length * KEYS;
-  passes.sort((a, b) => a - b);
-  const rank = (share: number) => passes[Math.ceil(share * passes.length) - 1];
-  return {
-    opsPerSec: (ops / elapsed) * 1000,
-    cpuMicrosPerOp: (cpu.user + cpu.system) / ops,
-    p50Ms: rank(0.5),
-    p99Ms: rank(0.99),
-  };
-}

@@ -2,10 +2,10 @@
  * The arithmetic of a report: medians over rounds, their spread, ratios between rows and the goals they are held to.
  * The invariant: nothing here rounds or drops a value; a figure that cannot be computed is an error, never a NaN in a report.
  */
-import type { Goal, Report, Role, Row, Sample, Spread } from "./types.js";
+import type { Figure, Goal, Report, Role, Row, Sample, Spread } from "./types.js";
 
 /** The figures of a sample, in the order of the table. */
-export const FIGURES = ["opsPerSec", "cpuMicrosPerOp", "p50Ms", "p99Ms"] as const satisfies (keyof Sample)[];
+export const FIGURES = ["opsPerSec", "cpuMicrosPerOp", "p50Ms", "p99Ms"] as const satisfies Figure[];
 
 /**
  * Median of `values`; with an even count the mean of the two in the middle. O(n log n).
@@ -28,14 +28,25 @@ export function spread(values: readonly number[]): number {
 
 /** The row that stands for several rounds of one contestant. */
 export function summarize(name: string, group: string, role: Role, samples: readonly Sample[]): Row {
-  const column = (figure: keyof Sample) => samples.map((sample) => sample[figure]);
+  const column = (figure: Figure) => samples.map((sample) => sample[figure]);
   const over = (reduce: (values: number[]) => number): Spread => ({
     opsPerSec: reduce(column("opsPerSec")),
     cpuMicrosPerOp: reduce(column("cpuMicrosPerOp")),
     p50Ms: reduce(column("p50Ms")),
     p99Ms: reduce(column("p99Ms")),
   });
-  return { name, group, role, rounds: samples.length, ...over(median), spread: over(spread) };
+  return { name, group, role, rounds: samples.length, ...over(median), spread: over(spread), ...ownFigures(samples) };
+}
+
+/** Medians of the figures that only some suites have. */
+function ownFigures(samples: readonly Sample[]): Pick<Sample, "bytesPerEntry" | "more"> {
+  const bytes = samples.flatMap(({ bytesPerEntry }) => bytesPerEntry ?? []);
+  const names = Object.keys(samples[0]?.more ?? {});
+  const more = names.map((name) => [name, median(samples.map((sample) => sample.more?.[name] ?? Number.NaN))]);
+  return {
+    ...(bytes.length === 0 ? {} : { bytesPerEntry: median(bytes) }),
+    ...(names.length === 0 ? {} : { more: Object.fromEntries(more) as Record<string, number> }),
+  };
 }
 
 /** The row called `name`. */

@@ -2,11 +2,12 @@
  * A report as text: one table a group, then the ratios and which goals they meet. Each figure is a median, followed by the
  * spread of its rounds in percent. The invariant: every row and every ratio of the report appears.
  */
-import type { Goal, Report, Row, Sample } from "./types.js";
+import type { Figure, Goal, Report, Row } from "./types.js";
 
 /** Digits that keep three significant places without an exponent. */
 export function figure(value: number): string {
   if (value === 0) return "0";
+  if (value < 0) return `-${figure(-value)}`;
   if (value >= 1000) return Math.round(value).toLocaleString("en-US");
   if (value >= 100) return value.toFixed(0);
   if (value >= 10) return value.toFixed(1);
@@ -17,9 +18,16 @@ export function figure(value: number): string {
 const HEADINGS = ["", "ops/s", "±", "CPU µs/op", "±", "p50 ms", "±", "p99 ms", "±"];
 
 function cells(row: Row): string[] {
-  const pair = (name: keyof Sample) => [figure(row[name]), `${Math.round(row.spread[name] * 100)}%`];
-  const memory = row.bytesPerEntry === undefined ? "" : ` (${figure(row.bytesPerEntry)} B an entry)`;
-  return [row.name + memory, ...pair("opsPerSec"), ...pair("cpuMicrosPerOp"), ...pair("p50Ms"), ...pair("p99Ms")];
+  const pair = (name: Figure) => [figure(row[name]), `${Math.round(row.spread[name] * 100)}%`];
+  const own = Object.entries(row.more ?? {}).map(([what, value]) => `${what} ${figure(value)}`);
+  if (row.bytesPerEntry !== undefined) own.unshift(`${figure(row.bytesPerEntry)} B an entry`);
+  return [
+    own.length === 0 ? row.name : `${row.name} (${own.join(", ")})`,
+    ...pair("opsPerSec"),
+    ...pair("cpuMicrosPerOp"),
+    ...pair("p50Ms"),
+    ...pair("p99Ms"),
+  ];
 }
 
 /** Columns padded to their widest cell; the first is set left, the others right. */

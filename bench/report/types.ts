@@ -13,10 +13,17 @@ export interface Sample {
   readonly p50Ms: number;
   /** 99th percentile of latency in milliseconds. */
   readonly p99Ms: number;
+  /** Bytes of memory per entry held, where the suite stores entries. */
+  readonly bytesPerEntry?: number;
+  /** Figures that only this suite has, by name. */
+  readonly more?: { readonly [what: string]: number };
 }
 
+/** The figures that every sample has. */
+export type Figure = "opsPerSec" | "cpuMicrosPerOp" | "p50Ms" | "p99Ms";
+
 /** How far apart the rounds of a row were: (largest − smallest) ÷ median, one number a figure. */
-export type Spread = { readonly [figure in keyof Sample]: number };
+export type Spread = { readonly [figure in Figure]: number };
 
 /** One contestant under one condition. */
 export interface Row extends Sample {
@@ -28,8 +35,6 @@ export interface Row extends Sample {
   readonly role: Role;
   readonly rounds: number;
   readonly spread: Spread;
-  /** Bytes of memory per entry held, where the suite stores entries. */
-  readonly bytesPerEntry?: number;
 }
 
 /** What a row stands for. */

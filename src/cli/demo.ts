@@ -1,6 +1,7 @@
 /**
- * `keylane demo`: three domain clusters on this machine, ad traffic through them, and the proof that every value read was the
- * value written and every counter is exact. Ends with 1 when one is not. Whatever ends it, nothing stays behind.
+ * `keylane demo`: three domain clusters on this machine, the same ad traffic through them in several ways, and the proof that
+ * every value read was the value written and every counter is exact. Ends with 1 when one is not. Whatever ends it, nothing
+ * stays behind.
  */
 import { constants } from "node:os";
 import type { Command } from "commander";
@@ -8,8 +9,9 @@ import { Keylane } from "../keylane.js";
 import { nativeInfo } from "../native/index.js";
 import { type SandboxTriple, startTriple } from "../sandbox/index.js";
 import { integer } from "./arguments.js";
+import type { OpenLanes } from "./demo/ads.js";
 import { audit } from "./demo/audit.js";
-import { type AdLanes, PHASES, type Phase } from "./demo/phases.js";
+import { PHASES, type Phase } from "./demo/phases.js";
 import { type Limits, load, play } from "./demo/play.js";
 import { type PhaseResult, closing, isClean, openTicker, whole, writeJson } from "./demo/report.js";
 import { type Traffic, traceTraffic, zipfTraffic } from "./demo/traffic.js";
@@ -31,10 +33,10 @@ export function registerDemo(program: Command): void {
     .option("--trace <file>", "replay this trace: big-endian 32-bit object numbers, plain or gzip")
     .option(
       "--seconds <n>",
-      `how long to play (default: ${DEFAULT_SECONDS}; a trace plays to its end)`,
+      `how long to play, all phases together (default: ${DEFAULT_SECONDS}; a trace plays to its end)`,
       integer(1, 86_400),
     )
-    .option("--requests <n>", "how many ad requests to play", integer(1, 1e12))
+    .option("--requests <n>", "how many ad requests each phase plays", integer(1, 1e12))
     .option("--json <file>", "write the result as JSON too")
     .action(demo);
 }
@@ -66,10 +68,11 @@ async function demo(options: DemoOptions): Promise<void> {
   if (!phases.every(isClean)) process.exitCode = 1;
 }
 
-/** Limits that are named hold; without any, a trace plays to its end and the endless stream for 20 s. */
+/** Limits of one phase. Those named hold; without any, a trace plays to its end and the endless stream for its part of 20 s. */
 function limitsOf({ trace, seconds, requests }: DemoOptions): Limits {
   const endless = trace === undefined && requests === undefined;
-  return { seconds: seconds ?? (endless ? DEFAULT_SECONDS : Infinity), requests: requests ?? Infinity };
+  const total = seconds ?? (endless ? DEFAULT_SECONDS : Infinity);
+  return { seconds: total / PHASES.length, requests: requests ?? Infinity };
 }
 
 async function playPhase(phase: Phase, triple: SandboxTriple, traffic: Traffic, limits: Limits): Promise<PhaseResult> {
@@ -77,19 +80,28 @@ async function playPhase(phase: Phase, triple: SandboxTriple, traffic: Traffic, 
   users.reset();
   const primaries = triple.clusters.flatMap((cluster) => cluster.primaries);
   await Promise.all(primaries.map((node) => node.command("FLUSHALL")));
-  const lanes = (await Keylane.open(phase.layout(triple))) as unknown as AdLanes;
+  const opened = (await Keylane.open(phase.layout(triple))) as unknown as OpenLanes;
   try {
+    const lanes = phase.through(opened);
     const began = performance.now();
     await load(lanes, users);
     console.log(
       `${phase.name}: ${whole(users.size)} profiles written in ${since(began)} s (core: ${nativeInfo().kind})`,
     );
     const ticker = openTicker(process.stdout);
+    const before = await getsOf(triple);
     const tally = await play(lanes, traffic, limits, (second) => ticker.second(second)).finally(() => ticker.stop());
-    return { name: phase.name, tally, audit: await audit(lanes, users, tally.spend) };
+    const reached = ((await getsOf(triple)) - before) / Math.max(1, tally.right + tally.wrong);
+    return { name: phase.name, tally, reached, audit: await audit(lanes, users, tally.spend) };
   } finally {
-    await lanes.close();
+    await opened.close();
   }
+}
+
+/** GETs that the servers of the profiles have run. */
+async function getsOf({ user_profile }: SandboxTriple): Promise<number> {
+  const stats = await Promise.all(user_profile.primaries.map((node) => node.info("commandstats")));
+  return stats.reduce((sum, one) => sum + Number(/^calls=(\d+)/.exec(one.get("cmdstat_get") ?? "")?.[1] ?? 0), 0);
 }
 
 /** The sandbox takes its servers and files along at `exit`. */

@@ -8,6 +8,8 @@
  * rb:campaign_7              counter              + the user's price a request, in minor units
  * ```
  */
+import type { Keylane } from "../../keylane.js";
+import type { ValueType } from "../../types.js";
 import { mix32 } from "./random.js";
 
 /** What the demo knows of a user. */
@@ -19,6 +21,25 @@ export interface Profile {
   readonly price: number;
   readonly segments: readonly number[];
 }
+
+/** What the traffic asks of a store; keylane offers it under whatever domain names. */
+export interface AdLanes {
+  get(key: `up:${string}`): Promise<Profile | null>;
+  set(key: `up:${string}`, profile: Profile): Promise<boolean>;
+  /** Counters, as texts. */
+  getMany(keys: readonly (`fc:${string}` | `rb:${string}`)[]): Promise<readonly unknown[]>;
+  incrBy(key: `fc:${string}` | `rb:${string}`, amount?: number): Promise<number | bigint>;
+  expire(key: `fc:${string}`, ttlMs: number): Promise<boolean>;
+  ttl(key: `fc:${string}`): Promise<number | null>;
+  /** Domain → commands sent. */
+  stats(): { readonly domains: Readonly<Record<string, { readonly commands: number }>> };
+}
+
+/** A keylane that serves the three prefixes. */
+export type OpenLanes = Keylane<{
+  profile: { prefixes: ["up:"]; codec: "json"; value: ValueType<Profile> };
+  counters: { prefixes: ["fc:", "rb:"] };
+}>;
 
 /** Campaigns 0 … CAMPAIGNS - 1. */
 export const CAMPAIGNS = 1000;

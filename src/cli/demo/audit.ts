@@ -3,7 +3,7 @@
  * only when the server's sum is the acknowledged one, no more and no less, and a frequency counter must be due to expire.
  */
 import { SPEND_KEYS, campaignOf, countKey } from "./ads.js";
-import type { AdLanes } from "./phases.js";
+import type { AdLanes } from "./ads.js";
 import type { UserTable } from "./users.js";
 
 const BATCH = 2000;

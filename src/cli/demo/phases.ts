@@ -1,9 +1,11 @@
-/** The phases of a demo: the same traffic, played once for each, over one layout of clusters after another. */
-import type { Keylane } from "../../keylane.js";
+/**
+ * The phases of a demo: the same traffic, played once for each, over the same three clusters: through ioredis as people set it
+ * up, through keylane, and through keylane with its shared cache in front of the profiles.
+ */
 import type { OpenOptions } from "../../options.js";
 import type { SandboxTriple } from "../../sandbox/index.js";
-import type { ValueType } from "../../types.js";
-import type { Profile } from "./ads.js";
+import type { AdLanes, OpenLanes } from "./ads.js";
+import { overClients } from "./over-ioredis.js";
 
 /** How the three prefixes are laid over the sandbox's clusters. */
 export type Layout = (triple: SandboxTriple) => OpenOptions;
@@ -12,22 +14,37 @@ export type Layout = (triple: SandboxTriple) => OpenOptions;
 export interface Phase {
   readonly name: string;
   readonly layout: Layout;
+  /** What the traffic goes through. */
+  through(lanes: OpenLanes): AdLanes;
 }
-
-/** Every layout serves these prefixes with these values, under whatever domain names. */
-export type AdLanes = Keylane<{
-  profile: { prefixes: ["up:"]; codec: "json"; value: ValueType<Profile> };
-  counters: { prefixes: ["fc:", "rb:"] };
-}>;
 
 /** A deadline that a busy machine with nine servers on it does not break. */
 const COMMAND_TIMEOUT_MS = 10_000;
+/** Profiles change seldom; an old one is looked after in the background. */
+export const PROFILE_CACHE = { mode: "all", ttlMs: 60_000, refreshAfterMs: 30_000 } as const;
 
-const threeDomains: Layout = ({ domains }) => ({
-  domains: { ...domains, user_profile: { ...domains.user_profile, codec: "json" } },
-  commandTimeoutMs: COMMAND_TIMEOUT_MS,
-  connectTimeoutMs: COMMAND_TIMEOUT_MS,
-});
+const threeDomains =
+  (profiles: object): Layout =>
+  ({ domains }) => ({
+    domains: { ...domains, user_profile: { ...domains.user_profile, codec: "json", ...profiles } },
+    commandTimeoutMs: COMMAND_TIMEOUT_MS,
+    connectTimeoutMs: COMMAND_TIMEOUT_MS,
+  });
+
+const itself = (lanes: OpenLanes): AdLanes => lanes;
 
 /** What `keylane demo` plays. */
-export const PHASES: readonly Phase[] = [{ name: "three domain clusters", layout: threeDomains }];
+export const PHASES: readonly Phase[] = [
+  {
+    name: "three clusters, ioredis",
+    layout: threeDomains({}),
+    through: (lanes) =>
+      overClients({
+        user_profile: lanes.redis("user_profile"),
+        freq_control: lanes.redis("freq_control"),
+        realtime_billing: lanes.redis("realtime_billing"),
+      }),
+  },
+  { name: "three clusters, keylane", layout: threeDomains({}), through: itself },
+  { name: "three clusters, keylane + L1", layout: threeDomains({ cache: PROFILE_CACHE }), through: itself },
+];

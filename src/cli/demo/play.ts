@@ -1,13 +1,13 @@
 /**
- * Plays ad traffic through an open keylane: a fixed number of ad requests is in flight at any time, each a profile read, then
- * a frequency count, then a billing record. The invariant: what is acknowledged is noted when its reply arrives, and at no
+ * Plays ad traffic: a fixed number of ad requests is in flight at any time, each a profile read, then a frequency count, then
+ * a billing record. The invariant: what is acknowledged is noted when its reply arrives, and at no
  * other time, so the servers' counters can be held against it afterwards.
  */
 import { createHistogram } from "node:perf_hooks";
 import type { RecordableHistogram } from "node:perf_hooks";
 import { KeylaneError } from "../../errors.js";
 import { CAMPAIGNS, SPEND_KEYS, WINDOW_MS, countKey, isProfileOf, profileKey, profileOf } from "./ads.js";
-import type { AdLanes } from "./phases.js";
+import type { AdLanes } from "./ads.js";
 import type { Traffic, UserStream } from "./traffic.js";
 import type { UserTable } from "./users.js";
 

@@ -9,6 +9,8 @@ import type { Second, Tally } from "./play.js";
 export interface PhaseResult {
   readonly name: string;
   readonly tally: Tally;
+  /** Profile reads that a server answered, of all, 0–1. */
+  readonly reached: number;
   readonly audit: Audit;
 }
 
@@ -64,13 +66,14 @@ export function isClean({ tally, audit }: PhaseResult): boolean {
 export function closing(run: Run): string {
   const domains = [...new Set(run.phases.flatMap(({ tally }) => [...tally.commands.keys()]))];
   const table = [
-    ["phase", "requests", "requests/s", "p50 ms", "p99 ms", ...domains],
-    ...run.phases.map(({ name, tally }) => [
+    ["phase", "requests", "requests/s", "p50 ms", "p99 ms", "profile reads at Redis", ...domains],
+    ...run.phases.map(({ name, tally, reached }) => [
       name,
       whole(tally.requests),
       whole(tally.requests / tally.seconds),
       tally.p50Ms.toFixed(2),
       tally.p99Ms.toFixed(2),
+      percent(reached),
       ...domains.map((domain) => percent(shareOf(tally, domain))),
     ]),
   ];
@@ -80,7 +83,7 @@ export function closing(run: Run): string {
 /** The run for machines. Times in milliseconds, shares 0–1. */
 export async function writeJson(file: string, run: Run): Promise<void> {
   const phases = run.phases.map((phase) => {
-    const { tally, audit } = phase;
+    const { tally, reached, audit } = phase;
     const shares = [...tally.commands].map(([domain, commands]) => [
       domain,
       { commands, share: shareOf(tally, domain) },
@@ -95,7 +98,7 @@ export async function writeJson(file: string, run: Run): Promise<void> {
       p50Ms: tally.p50Ms,
       p99Ms: tally.p99Ms,
       domains: Object.fromEntries(shares) as object,
-      reads: { right: tally.right, wrong: tally.wrong },
+      reads: { right: tally.right, wrong: tally.wrong, reached },
       counters: {
         read: audit.counters,
         exact: audit.exact,

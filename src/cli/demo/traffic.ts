@@ -33,17 +33,17 @@ const ZIPF_USERS = 100_000;
 const ZIPF_EXPONENT = 0.99;
 const SEED = 1;
 
-/** Users by popularity: user 1 is the most active one. */
-export function zipfTraffic(): Traffic {
+/** `count` users by popularity: user 1 is the most active one. */
+export function zipfTraffic(count = ZIPF_USERS): Traffic {
   const users = new UserTable();
-  for (let user = 1; user <= ZIPF_USERS; user += 1) users.add(user);
+  for (let user = 1; user <= count; user += 1) users.add(user);
   return {
     kind: "zipf",
-    title: `a Zipf stream (s = ${ZIPF_EXPONENT}) over ${ZIPF_USERS.toLocaleString("en-US")} users`,
+    title: `a Zipf stream (s = ${ZIPF_EXPONENT}) over ${count.toLocaleString("en-US")} users`,
     users,
     requests: Infinity,
     open() {
-      const zipf = new Zipf(new Random(SEED), ZIPF_USERS, ZIPF_EXPONENT);
+      const zipf = new Zipf(new Random(SEED), count, ZIPF_EXPONENT);
       return { next: () => zipf.next(), more: () => Promise.resolve(true), close: () => Promise.resolve() };
     },
   };
