@@ -1,6 +1,7 @@
 /**
  * One load under way: PTTL and GET in one run of frames, so that the value's life in the cache never exceeds the key's own.
- * PTTL comes first: with tracking on, a change between the two is told and refuses the store.
+ * PTTL comes first: with tracking on, a change between the two is told and refuses the store. What PTTL says is counted from
+ * before it was sent.
  */
 import type { ReplyRows, Shape } from "../lane/replies.js";
 import type { WireArg } from "../lane/op.js";
@@ -13,7 +14,7 @@ const UNKNOWN_LIFE = -3;
 /** What a load needs of its cache. */
 export interface LoadTarget {
   decode(bytes: Buffer, high: boolean): unknown;
-  /** `bytes` is null for an absent key; `lifeMs` is positive, `Infinity` without end. */
+  /** `bytes` is null for an absent key; `lifeMs` is positive, `Infinity` without end, counted from the load's beginning. */
   store(load: Load, bytes: Buffer | null, lifeMs: number, feeder: number, value: unknown): void;
   /** Reads a reply that is no value (an error, another type). */
   otherwise(rows: ReplyRows): unknown;
@@ -23,6 +24,8 @@ export interface LoadTarget {
 export class Load implements Shape {
   readonly key: WireArg;
   readonly ticket: number;
+  /** When it began, on the region's clock. */
+  readonly began: number;
   readonly life: Shape = {
     read: (rows) => {
       this.#lifeMs = Number(rows.value());
@@ -32,10 +35,11 @@ export class Load implements Shape {
   readonly #target: LoadTarget;
   #lifeMs = UNKNOWN_LIFE;
 
-  constructor(target: LoadTarget, key: WireArg, ticket: number) {
+  constructor(target: LoadTarget, key: WireArg, ticket: number, began: number) {
     this.#target = target;
     this.key = key;
     this.ticket = ticket;
+    this.began = began;
   }
 
   read(rows: ReplyRows): unknown {

@@ -38,6 +38,7 @@ import { Outages } from "./outages.js";
 import type { CachePolicy } from "./policy.js";
 import { copyOf, share } from "./share.js";
 import { SingleFlight } from "./single-flight.js";
+import type { Flight } from "./single-flight.js";
 
 const NO_LIMITS: CallLimits = {};
 
@@ -146,18 +147,15 @@ export class SharedCache implements LoadTarget {
       if (stale !== undefined) return Promise.resolve(stale);
     }
     if (this.#bypassed) return this.#lane.get(key);
-    const flying = this.#flights.joined(key);
-    if (flying !== undefined)
-      return this.#excuse(
+    const flight =
+      this.#flights.joined(key) ??
+      this.#flights.run(
         key,
-        flying.then((value) => copyOf(value, this.#codec)),
+        () => (this.#closed ? undefined : this.#lookup(key, 0)),
+        (timeoutMs, flight) => this.#load(key, { timeoutMs }, "load", flight),
       );
-    const flight = this.#flights.run(
-      key,
-      () => (this.#closed ? undefined : this.#lookup(key, 0)),
-      (timeoutMs) => this.#load(key, { timeoutMs }, "load"),
-    );
-    return this.#excuse(key, flight);
+    const landed = flight.join((value) => copyOf(value, this.#codec));
+    return this.#excuse(key, landed);
   }
 
   /** Answers a failed load from L1 past its expiry, where that is allowed. */
@@ -222,11 +220,13 @@ export class SharedCache implements LoadTarget {
 
   // ── loads ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-  async #load(key: Key, limits: CallLimits, kind: "load" | "refresh"): Promise<unknown> {
+  async #load(key: Key, limits: CallLimits, kind: "load" | "refresh", flight?: Flight): Promise<unknown> {
     const owned = ownKey(key);
     if (this.#closed) return this.#lane.call(HEAD_GET, owned, null, null, limits);
     const began = cacheChannel.hasSubscribers ? performance.now() : 0;
-    const load = new Load(this, owned, this.#region.session.beginLoad(owned));
+    const { session, words, clock } = this.#region;
+    const load = new Load(this, owned, session.beginLoad(owned), words[clock]!);
+    if (flight !== undefined) flight.ticket = load.ticket;
     try {
       const value = await this.#lane.load(owned, load.life, load, limits);
       if (this.#outages.any) this.#outages.answered(this.#nodeOf(key));
@@ -253,8 +253,10 @@ export class SharedCache implements LoadTarget {
       this.invalidate(key);
       return;
     }
-    const { session } = this.#region;
-    const life = bytes === null ? negativeTtlMs : Math.min(ttlMs, lifeMs);
+    const { session, words, clock } = this.#region;
+    const left = lifeMs - ((words[clock]! - load.began) | 0);
+    if (left <= 0) return;
+    const life = bytes === null ? negativeTtlMs : Math.min(ttlMs, left);
     const stored = session.store(key, bytes, life, refreshAfterMs, feeder, this.#domain, ticket, info);
     if (stored === CacheStored.KEPT && shared) this.#keepLocal(key, value);
   }

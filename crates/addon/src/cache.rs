@@ -102,6 +102,7 @@ fn seat<const N: usize>(
         function!("describe", describe),
         function!("lookup", lookup),
         function!("beginLoad", begin_load),
+        function!("ticket", ticket),
         function!("store", store),
         function!("invalidate", invalidate),
         function!("invalidateAll", invalidate_all),
@@ -178,6 +179,14 @@ fn lookup(call: &Call<'_, 5>, held: &Shared) -> Result<Returned, Fault> {
 fn begin_load(call: &Call<'_, 1>, held: &Shared) -> Result<Returned, Fault> {
     held.with(|seat| {
         let ticket = seat.keyed(call, |hash, _| Ok(seat.session.begin_load(hash)))?;
+        call.int(ticket as i32)
+    })
+}
+
+/// `ticket(key)`: what a load that begins now would carry.
+fn ticket(call: &Call<'_, 1>, held: &Shared) -> Result<Returned, Fault> {
+    held.with(|seat| {
+        let ticket = seat.keyed(call, |hash, _| Ok(seat.session.cache().ticket(hash)))?;
         call.int(ticket as i32)
     })
 }

@@ -5,6 +5,7 @@ import { describe, it } from "node:test";
 import { useSingle } from "../../support/fixtures.js";
 import { openLanes, rejection, thrown } from "../../support/lanes.js";
 import { rawCommand } from "../../support/raw.js";
+import { Relay } from "../../support/relay.js";
 import { until } from "../../support/until.js";
 
 describe("the shared cache", () => {
@@ -191,6 +192,27 @@ describe("the shared cache", () => {
     });
     await until(() => lanes.stats().cache!.loads === 2);
     assert.equal(lanes.peek("t:fresh"), "1");
+  });
+
+  it("shares no load that an invalidation overtook", async (t) => {
+    await raw("SET", "t:overtaken", "old");
+    const relay = await Relay.start(single.value.address);
+    t.after(() => relay.stop());
+    const domain = { prefixes: ["t:"], nodes: [relay.address], mode: "single", cache: { mode: "all" } } as const;
+    const lanes = await openLanes({ domains: { texts: domain }, commandTimeoutMs: 5000 });
+    const before = await gets();
+    relay.down.stall = true;
+    const first = lanes.get("t:overtaken");
+    const shared = lanes.get("t:overtaken");
+    await until(async () => (await gets()) === before + 1);
+    lanes.invalidate("t:overtaken");
+    await raw("SET", "t:overtaken", "new");
+    const second = lanes.get("t:overtaken");
+    relay.down.stall = false;
+    assert.deepEqual(await Promise.all([first, shared, second]), ["old", "old", "new"]);
+    assert.equal((await gets()) - before, 2);
+    assert.equal(lanes.stats().cache!.overtaken, 1);
+    assert.equal(lanes.peek("t:overtaken"), "new");
   });
 
   it("refuses what is no key, and a domain that is not there", async () => {
