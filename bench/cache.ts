@@ -36,7 +36,7 @@ const PACKAGES = ["keylane", "lru-cache", "lmdb", "redis", "bentocache"];
 
 const PEEK = "keylane peek";
 const GET = "keylane await get";
-const SEEN = "keylane set, seen by another thread's peek";
+const SEEN = "keylane write, seen by another thread's peek";
 const SMALL = "keylane peek, small keys in turn";
 
 /** Goals of one thread: how many times as fast as each peer. */

@@ -30,7 +30,7 @@ interface Report {
     readonly requests: number;
     readonly failed: number;
     readonly domains: Readonly<Record<string, { readonly commands: number; readonly share: number }>>;
-    readonly reads: { readonly right: number; readonly wrong: number };
+    readonly reads: { readonly right: number; readonly wrong: number; readonly reached: number };
     readonly counters: Readonly<Record<"read" | "exact" | "immortal" | "impressions" | "spend", number>>;
     readonly faults: readonly string[];
   }[];
@@ -68,37 +68,48 @@ const requests = Array.from({ length: 5000 }, (_, i) => users[(i < 300 ? i : i *
 const bytes = Buffer.alloc(requests.length * 4);
 for (const [i, user] of requests.entries()) bytes.writeUInt32BE(user, i * 4);
 
-function assertWhole(report: Report, expected: { requests: number; users: number }): void {
-  const [phase] = report.phases;
+const PHASES = ["three clusters, ioredis", "three clusters, keylane", "three clusters, keylane + L1"];
+
+/** Asserts that all phases are whole; `requests` of each, when all have played the same. */
+function assertWhole(report: Report, expected: { requests?: number; users: number }): void {
   assert.equal(report.ok, true);
   assert.equal(report.traffic.users, expected.users);
   assert.deepEqual(
     report.phases.map(({ name, ok, failed, faults }) => ({ name, ok, failed, faults })),
-    [{ name: "three domain clusters", ok: true, failed: 0, faults: [] }],
+    PHASES.map((name) => ({ name, ok: true, failed: 0, faults: [] })),
   );
-  assert.equal(phase.requests, expected.requests);
-  assert.deepEqual(phase.reads, { right: expected.requests, wrong: 0 });
-  const { read, exact, immortal, impressions } = phase.counters;
-  assert.deepEqual(
-    { read, exact, immortal, impressions },
-    { read: expected.users + CAMPAIGNS, exact: read, immortal: 0, impressions: expected.requests },
-  );
-  assert.deepEqual(Object.keys(phase.domains), ["user_profile", "freq_control", "realtime_billing"]);
-  assert.equal(phase.domains["user_profile"].commands, expected.requests);
-  assert.equal(phase.domains["realtime_billing"].commands, expected.requests);
-  const share = Object.values(phase.domains).reduce((sum, domain) => sum + domain.share, 0);
-  assert.ok(Math.abs(share - 1) < 1e-9, `the shares add up to ${share}`);
+  for (const { requests, reads, counters, domains } of report.phases) {
+    if (expected.requests !== undefined) assert.equal(requests, expected.requests);
+    assert.deepEqual([reads.right, reads.wrong], [requests, 0]);
+    const { read, exact, immortal, impressions } = counters;
+    assert.deepEqual(
+      { read, exact, immortal, impressions },
+      { read: expected.users + CAMPAIGNS, exact: read, immortal: 0, impressions: requests },
+    );
+    assert.deepEqual(Object.keys(domains), ["user_profile", "freq_control", "realtime_billing"]);
+    assert.equal(domains["realtime_billing"].commands, requests);
+    const share = Object.values(domains).reduce((sum, domain) => sum + domain.share, 0);
+    assert.ok(Math.abs(share - 1) < 1e-9, `the shares add up to ${share}`);
+  }
+  const [ioredis, keylane, cached] = report.phases;
+  for (const { reads, requests, domains } of [ioredis, keylane]) {
+    assert.deepEqual([reads.reached, domains["user_profile"].commands], [1, requests]);
+  }
+  assert.ok(cached.reads.reached > 0 && cached.reads.reached < 1, `${cached.reads.reached} of the reads reached Redis`);
 }
 
 describe("keylane demo", () => {
   it("plays a Zipf stream for the time it is given, in plain lines, every value right and every counter exact", async () => {
-    const { report, stdout } = await run("--seconds", "2");
-    const played = report.phases[0].requests;
-    assert.ok(played > 1000, `${played} requests`);
-    assertWhole(report, { requests: played, users: 100_000 });
+    const { report, stdout } = await run("--seconds", "3");
+    assertWhole(report, { users: 100_000 });
     assert.deepEqual([report.traffic.kind, report.traffic.requests], ["zipf", null]);
     assert.match(stdout, /^ +\d+\.\d s +[\d,]+ requests\/s  p50 +[\d.]+ ms  p99 +[\d.]+ ms  user_profile \d+\.\d %/m);
-    assert.match(stdout, new RegExp(`all ${played.toLocaleString("en-US")} values read were the values written`));
+    for (const { name, requests } of report.phases) {
+      assert.ok(requests > 1000, `${requests} requests`);
+      const found = `all ${requests.toLocaleString("en-US")} values read were the values written`;
+      assert.ok(stdout.includes(found), found);
+      assert.ok(stdout.includes(`\n${name} `), `no line of the table for ${name}`);
+    }
     assert.ok(!stdout.includes("\u001b") && !stdout.includes("\r"), "no cursor control");
   });
 
@@ -117,7 +128,10 @@ describe("keylane demo", () => {
       assertWhole(report, { requests: 5000, users: 300 });
       assert.deepEqual([report.traffic.kind, report.traffic.requests], ["trace", 5000]);
       const spend = requests.reduce((sum, user) => sum + profileOf(user).price, 0);
-      assert.equal(report.phases[0].counters.spend, spend);
+      for (const { counters } of report.phases) assert.equal(counters.spend, spend);
+      const { reads } = report.phases.at(-1)!;
+      // A user who is asked for while its first read is under way shares the reply.
+      assert.equal(reads.reached, users.length / requests.length);
       assert.match(stdout, /5,000 of 5,000 requests played/);
     });
   }

@@ -76,8 +76,18 @@ describe("table", () => {
     assert.match(text, /^1 of 2 goals met$/m);
   });
 
+  it("names the figures that only some suites have", () => {
+    const [first, ...others] = report.rows;
+    const own = {
+      ...report,
+      rows: [{ ...first, bytesPerEntry: 12, more: { "hits %": 71.25, loads: 2000 } }, ...others],
+    };
+    assert.match(renderTable(own), /^keylane, light \(12\.0 B an entry, hits % 71\.3, loads 2,000\) /m);
+  });
+
   it("writes figures with three significant places and no exponent", () => {
     const written = [0, 0.0000391, 0.0946, 0.57, 1.2345, 12.345, 123.45, 999.6, 1345000].map(figure);
+    assert.deepEqual([-1.5, -0.04].map(figure), ["-1.50", "-0.0400"]);
     assert.deepEqual(written, ["0", "0.0000391", "0.0946", "0.570", "1.23", "12.3", "123", "1000", "1,345,000"]);
   });
 });

@@ -57,6 +57,19 @@ describe("summarize", () => {
   });
 });
 
+describe("figures of one suite", () => {
+  it("are summarized where samples have them", () => {
+    const samples = [
+      { opsPerSec: 1, cpuMicrosPerOp: 1, p50Ms: 1, p99Ms: 1, bytesPerEntry: 110, more: { hits: 7, misses: 1 } },
+      { opsPerSec: 1, cpuMicrosPerOp: 1, p50Ms: 1, p99Ms: 1, bytesPerEntry: 100, more: { hits: 9, misses: 0 } },
+      { opsPerSec: 1, cpuMicrosPerOp: 1, p50Ms: 1, p99Ms: 1, bytesPerEntry: 130, more: { hits: 8, misses: 5 } },
+    ];
+    const { bytesPerEntry, more } = summarize("a", "b", "peer", samples);
+    assert.deepEqual([bytesPerEntry, more], [110, { hits: 8, misses: 1 }]);
+    assert.throws(() => summarize("a", "b", "peer", [samples[0], { ...samples[1], more: { hits: 1 } }]), RangeError);
+  });
+});
+
 describe("ratio and flatness", () => {
   it("divides, and refuses what would give no finite ratio above 0", () => {
     assert.equal(ratio(9, 2), 4.5);

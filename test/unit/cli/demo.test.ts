@@ -2,9 +2,9 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { KeylaneError } from "keylane";
-import { countKey, isProfileOf, profileKey, profileOf } from "#dist/cli/demo/ads.js";
+import { type AdLanes, countKey, isProfileOf, profileKey, profileOf } from "#dist/cli/demo/ads.js";
 import { audit } from "#dist/cli/demo/audit.js";
-import type { AdLanes } from "#dist/cli/demo/phases.js";
+import { overClients } from "#dist/cli/demo/over-ioredis.js";
 import { load, play } from "#dist/cli/demo/play.js";
 import { Random, mix32 } from "#dist/cli/demo/random.js";
 import { closing, isClean } from "#dist/cli/demo/report.js";
@@ -196,7 +196,7 @@ async function playOn(memory: MemoryLanes, traffic: Traffic, limits = NO_LIMITS)
   const lanes = memory as unknown as AdLanes;
   await load(lanes, traffic.users);
   const tally = await play(lanes, traffic, limits, () => undefined);
-  return { name: "memory", tally, audit: await audit(lanes, traffic.users, tally.spend) };
+  return { name: "memory", tally, reached: 1, audit: await audit(lanes, traffic.users, tally.spend) };
 }
 
 /** The closing text of a run of one phase. */
@@ -292,5 +292,90 @@ describe("the demo's own checks", () => {
       open: () => ({ ...traffic.open(), next: () => -1, more: () => Promise.reject(new Error("the trace broke")) }),
     };
     await assert.rejects(playOn(new MemoryLanes(), broken), /the trace broke/);
+  });
+});
+
+/** An ioredis client in memory, for as much of it as the demo uses. */
+class MemoryClient {
+  readonly options: { enableAutoPipelining?: boolean } = {};
+  readonly values = new Map<string, string>();
+  readonly lives = new Map<string, number>();
+
+  async get(key: string): Promise<string | null> {
+    return this.values.get(key) ?? null;
+  }
+
+  async set(key: string, value: string): Promise<"OK"> {
+    this.values.set(key, value);
+    return "OK";
+  }
+
+  async incrby(key: string, amount: number): Promise<number> {
+    const sum = Number(this.values.get(key) ?? 0) + amount;
+    this.values.set(key, String(sum));
+    return sum;
+  }
+
+  async pexpire(key: string, ms: number): Promise<number> {
+    if (!this.values.has(key)) return 0;
+    this.lives.set(key, ms);
+    return 1;
+  }
+
+  async pttl(key: string): Promise<number> {
+    return this.values.has(key) ? (this.lives.get(key) ?? -1) : -2;
+  }
+}
+
+describe("the demo over ioredis", () => {
+  const open = () => {
+    const clients = {
+      user_profile: new MemoryClient(),
+      freq_control: new MemoryClient(),
+      realtime_billing: new MemoryClient(),
+    };
+    return { clients, lanes: overClients(clients as never) };
+  };
+
+  it("sends each prefix to its client, with autopipelining, and counts the commands", async () => {
+    const { clients, lanes } = open();
+    assert.deepEqual(
+      Object.values(clients).map(({ options }) => options.enableAutoPipelining),
+      [true, true, true],
+    );
+    assert.equal(await lanes.set("up:user_1", profileOf(1)), true);
+    assert.deepEqual(await lanes.get("up:user_1"), profileOf(1));
+    assert.equal(await lanes.get("up:user_2"), null);
+    assert.equal(await lanes.ttl("fc:user_1:campaign_2"), null);
+    assert.equal(await lanes.expire("fc:user_1:campaign_2", 1000), false);
+    assert.equal(await lanes.incrBy("fc:user_1:campaign_2"), 1);
+    assert.equal(await lanes.ttl("fc:user_1:campaign_2"), Infinity);
+    assert.equal(await lanes.expire("fc:user_1:campaign_2", 1000), true);
+    assert.equal(await lanes.ttl("fc:user_1:campaign_2"), 1000);
+    assert.equal(await lanes.incrBy("rb:campaign_2", 70), 70);
+    assert.deepEqual(await lanes.getMany(["rb:campaign_2", "fc:user_1:campaign_2", "rb:campaign_3"]), [
+      "70",
+      "1",
+      null,
+    ]);
+    assert.deepEqual([...clients.user_profile.values.keys()], ["up:user_1"]);
+    assert.deepEqual([...clients.freq_control.values.keys()], ["fc:user_1:campaign_2"]);
+    assert.deepEqual([...clients.realtime_billing.values.keys()], ["rb:campaign_2"]);
+    assert.deepEqual(lanes.stats().domains, {
+      user_profile: { commands: 3 },
+      freq_control: { commands: 7 },
+      realtime_billing: { commands: 3 },
+    });
+  });
+
+  it("comes to the same counters as keylane", async () => {
+    const traffic = roundRobin(1000);
+    const { lanes } = open();
+    await load(lanes, traffic.users);
+    const tally = await play(lanes, traffic, NO_LIMITS, () => undefined);
+    const found = await audit(lanes, traffic.users, tally.spend);
+    const other = await playOn(new MemoryLanes(), roundRobin(1000));
+    assert.equal(isClean({ name: "ioredis", tally, reached: 1, audit: found }), true);
+    assert.deepEqual([found.impressions, found.spend], [other.audit.impressions, other.audit.spend]);
   });
 });
