@@ -50,8 +50,11 @@ async function demo(options: DemoOptions): Promise<void> {
   const { kind, version } = triple.user_profile.binary;
   console.log(`three ${kind} ${version} clusters of 3 primaries each, ready in ${since(began)} s`);
 
+  // Without the native core there is no shared cache to show.
+  const played = PHASES.filter(({ cached }) => !cached || nativeInfo().kind === "rust");
+  const limits = limitsOf(options, played.length);
   const phases: PhaseResult[] = [];
-  for (const phase of PHASES) phases.push(await playPhase(phase, triple, traffic, limitsOf(options)));
+  for (const phase of played) phases.push(await playPhase(phase, triple, traffic, limits));
   const run = {
     traffic: {
       kind: traffic.kind,
@@ -68,11 +71,11 @@ async function demo(options: DemoOptions): Promise<void> {
   if (!phases.every(isClean)) process.exitCode = 1;
 }
 
-/** Limits of one phase. Those named hold; without any, a trace plays to its end and the endless stream for its part of 20 s. */
-function limitsOf({ trace, seconds, requests }: DemoOptions): Limits {
+/** Limits of one of so many phases. Those named hold; else a trace plays to its end, the endless stream for its part of 20 s. */
+function limitsOf({ trace, seconds, requests }: DemoOptions, phases: number): Limits {
   const endless = trace === undefined && requests === undefined;
   const total = seconds ?? (endless ? DEFAULT_SECONDS : Infinity);
-  return { seconds: total / PHASES.length, requests: requests ?? Infinity };
+  return { seconds: total / phases, requests: requests ?? Infinity };
 }
 
 async function playPhase(phase: Phase, triple: SandboxTriple, traffic: Traffic, limits: Limits): Promise<PhaseResult> {

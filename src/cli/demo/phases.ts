@@ -14,6 +14,8 @@ export type Layout = (triple: SandboxTriple) => OpenOptions;
 export interface Phase {
   readonly name: string;
   readonly layout: Layout;
+  /** Whether it needs the shared cache. */
+  readonly cached: boolean;
   /** What the traffic goes through. */
   through(lanes: OpenLanes): AdLanes;
 }
@@ -38,6 +40,7 @@ export const PHASES: readonly Phase[] = [
   {
     name: "three clusters, ioredis",
     layout: threeDomains({}),
+    cached: false,
     through: (lanes) =>
       overClients({
         user_profile: lanes.redis("user_profile"),
@@ -45,6 +48,11 @@ export const PHASES: readonly Phase[] = [
         realtime_billing: lanes.redis("realtime_billing"),
       }),
   },
-  { name: "three clusters, keylane", layout: threeDomains({}), through: itself },
-  { name: "three clusters, keylane + L1", layout: threeDomains({ cache: PROFILE_CACHE }), through: itself },
+  { name: "three clusters, keylane", layout: threeDomains({}), cached: false, through: itself },
+  {
+    name: "three clusters, keylane + L1",
+    layout: threeDomains({ cache: PROFILE_CACHE }),
+    cached: true,
+    through: itself,
+  },
 ];
