@@ -168,7 +168,10 @@ export interface OpenOptions {
     | "reject"
     | { readonly domain: string }
     | { readonly hash: readonly string[]; readonly strategy?: "rendezvous" | "md5-modulo" };
-  /** Size of the shared cache of all threads; allocated when a domain is cached. At most 4 GiB. Default 64 MiB. */
+  /**
+   * Size of the shared cache of all threads; allocated when a domain is cached. 131,136 bytes to 4 GiB; up to 2 MiB it takes
+   * shorter values only. Default 64 MiB.
+   */
   readonly cacheBytes?: number;
   /** 0: connections live in the calling thread. */
   readonly threads?: number;

@@ -27,7 +27,11 @@ export function assertHandle(handle: unknown): asserts handle is KeylaneHandle {
     const versions = `version ${given.keylane}, this is ${HANDLE_VERSION}`;
     throw new KeylaneError("KEYLANE_ERR_ARGUMENT", `the handle comes from another version of keylane (${versions})`);
   }
-  const shared = given.topologies?.every((buffer) => buffer instanceof SharedArrayBuffer) === true;
+  const { topologies, region } = given;
+  const shared =
+    Array.isArray(topologies) &&
+    topologies.every((buffer) => buffer instanceof SharedArrayBuffer) &&
+    typeof region === "object";
   if (given.pid !== process.pid || !shared) {
     throw new KeylaneError("KEYLANE_ERR_ARGUMENT", "the handle belongs to another process; its memory is not here");
   }

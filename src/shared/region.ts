@@ -17,6 +17,11 @@ import type { CacheCore, CacheSession } from "../native/cache-types.js";
 /** A thread that did not beat for so long hears too late of changes, in milliseconds. */
 const SILENT_MS = 1500;
 const MAX_NUMBER = (1 << FEEDER_BITS) - 1;
+const CONTROL_BYTES = MAX_SEATS * 4;
+/** Below, a segment of the arena holds a key and no value. */
+const SMALLEST_BYTES = (128 << 10) + 64;
+/** Positions are word indices of 30 bits; the last line stays unused. */
+const LARGEST_BYTES = 2 ** 32;
 
 /** The memories of a region; what another thread needs to attach. */
 export interface RegionHandle {
@@ -56,12 +61,16 @@ export class SharedRegion {
     this.beat();
   }
 
-  /** Allocates and lays out a region of `bytes`. @throws KeylaneError `KEYLANE_ERR_OPTIONS` when it is too small. */
+  /** Allocates and lays out a region of `bytes`. @throws KeylaneError `KEYLANE_ERR_OPTIONS` when it is too small or too large. */
   static create(core: CacheCore, bytes: number, maxValueBytes: number): SharedRegion {
+    if (bytes < SMALLEST_BYTES || bytes > LARGEST_BYTES) {
+      const message = `cacheBytes: must be from ${SMALLEST_BYTES} to ${LARGEST_BYTES}, not ${bytes}`;
+      throw new KeylaneError("KEYLANE_ERR_OPTIONS", message);
+    }
     try {
-      const region = new SharedArrayBuffer(Math.ceil(bytes / 64) * 64);
+      const region = new SharedArrayBuffer(Math.min(Math.ceil(bytes / 64) * 64, LARGEST_BYTES - 64));
       const session = core.createCache(new Int32Array(region), { maxValueBytes, maxThreads: MAX_SEATS });
-      return new SharedRegion(region, new SharedArrayBuffer(MAX_SEATS * 4), session, true);
+      return new SharedRegion(region, new SharedArrayBuffer(CONTROL_BYTES), session, true);
     } catch (cause) {
       throw new KeylaneError("KEYLANE_ERR_OPTIONS", `cacheBytes: ${(cause as Error).message}`, { cause });
     }
@@ -70,6 +79,9 @@ export class SharedRegion {
   /** Joins a region made by another thread. @throws KeylaneError `KEYLANE_ERR_ARGUMENT` when it is none, or another version's. */
   static attach(core: CacheCore, { region, control, digest }: RegionHandle): SharedRegion {
     let session: CacheSession;
+    if (!(control instanceof SharedArrayBuffer) || control.byteLength !== CONTROL_BYTES) {
+      throw new KeylaneError("KEYLANE_ERR_ARGUMENT", "the handle's cache: it lacks its control words");
+    }
     try {
       session = core.attachCache(new Int32Array(region));
     } catch (cause) {
