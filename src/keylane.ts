@@ -114,6 +114,7 @@ export class Keylane<Domains = Record<string, object>> extends EventEmitter<Keyl
     const lanes = new Keylane<Domains>(options, resolveOptions(options), handle);
     try {
       await Promise.all(lanes.#domains.map(({ lane }) => lane.open()));
+      lanes.#store?.opened();
       setImmediate(() => lanes.#tellEarly());
       return lanes;
     } catch (error) {

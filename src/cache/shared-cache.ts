@@ -129,6 +129,11 @@ export class SharedCache implements LoadTarget {
     }
   }
 
+  /** A node is connected again: what it has is asked for, nothing is answered past its expiry any more. */
+  reached(node: number): void {
+    this.#outages.answered(node);
+  }
+
   /** Answers nothing and stores nothing from now on; calls go to the lane. */
   close(): void {
     this.#closed = true;

@@ -3,6 +3,7 @@
  * the lanes connect, so that every connection is tracked from its first byte on.
  */
 import { cacheCore, nativeInfo } from "../native/index.js";
+import type { FallbackSpec } from "../native/types.js";
 import type { DomainLane } from "../lane/lane.js";
 import { SharedRegion } from "../shared/region.js";
 import type { RegionHandle } from "../shared/region.js";
@@ -18,6 +19,7 @@ export interface StorePlan {
   /** By domain; null for domains that are not cached. */
   readonly policies: readonly (CachePolicy | null)[];
   readonly prefixes: readonly { readonly prefix: string; readonly domain: number }[];
+  readonly fallback: FallbackSpec;
 }
 
 /** Who hears that a domain's cache works under restrictions. */
@@ -34,7 +36,7 @@ export class CacheStore {
   readonly #timer: NodeJS.Timeout;
 
   private constructor(
-    { policies, prefixes }: StorePlan,
+    { policies, prefixes, fallback }: StorePlan,
     lanes: readonly DomainLane[],
     region: SharedRegion,
     { degraded }: StoreListener,
@@ -47,14 +49,16 @@ export class CacheStore {
       if (policy === null) return null;
       const { domain } = lane.config;
       const own = prefixes.filter((one) => one.domain === index).map(({ prefix }) => prefix);
-      const tracking = new Tracking(lane, region, policy, own, (reason) =>
-        degraded(domain, `only the time to live bounds how stale cached values are: ${reason}`),
-      );
-      lane.accompany(tracking);
-      trackings.push(tracking);
-      return new SharedCache(lane, region, this.local, policy, (reason) =>
+      const cache = new SharedCache(lane, region, this.local, policy, (reason) =>
         degraded(domain, `cached values are answered past their expiry: ${reason}`),
       );
+      const tracking = new Tracking(lane, region, policy, fallsTo(fallback, index) ? [""] : own, {
+        refused: (reason) => degraded(domain, `only the time to live bounds how stale cached values are: ${reason}`),
+        reached: (node) => cache.reached(node),
+      });
+      lane.accompany(tracking);
+      trackings.push(tracking);
+      return cache;
     });
     this.#tracking = trackings;
     this.#timer = setInterval(() => this.#beat(), HEARTBEAT_MS).unref();
@@ -114,6 +118,11 @@ export class CacheStore {
     };
   }
 
+  /** The lanes know their topologies. */
+  opened(): void {
+    for (const tracking of this.#tracking) tracking.follow();
+  }
+
   /** Answers nothing from now on; calls go to the lanes, which know whether they are open. */
   close(): void {
     this.local.close();
@@ -132,4 +141,10 @@ export class CacheStore {
     const now = performance.now();
     for (const tracking of this.#tracking) tracking.beat(now);
   }
+}
+
+/** Whether keys that no prefix matches may come to the domain. */
+function fallsTo(fallback: FallbackSpec, domain: number): boolean {
+  if (fallback.kind === "reject") return false;
+  return fallback.kind === "domain" ? fallback.domain === domain : fallback.domains.includes(domain);
 }

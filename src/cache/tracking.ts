@@ -15,10 +15,21 @@ import type { SharedRegion } from "../shared/region.js";
 import type { CachePolicy } from "./policy.js";
 
 /** Distance of the signs of life asked of tracked connections, and how long each may take, in milliseconds. */
-export const HEARTBEAT_MS = 500;
-const HEARTBEAT_LIMIT_MS = 1000;
-/** Longest that a value may be stale while tracking works: a connection that died silently is noticed by then. */
-export const TRACKED_STALENESS_MS = HEARTBEAT_MS + HEARTBEAT_LIMIT_MS;
+export const HEARTBEAT_MS = 400;
+const HEARTBEAT_LIMIT_MS = 800;
+/**
+ * Longest that a value may be stale while tracking works. A connection that died silently is asked one and a half heartbeats
+ * after its last byte at the latest; a thread that stands still is noticed in `SILENT_MS` (region.ts) and one heartbeat.
+ */
+export const TRACKED_STALENESS_MS = 1500;
+
+/** Who hears how tracking fares. */
+export interface TrackingListener {
+  /** Only the TTL bounds staleness. Told once. */
+  refused(reason: string): void;
+  /** A connection to the node is about to serve. */
+  reached(node: number): void;
+}
 
 export class Tracking implements ConnectionHooks {
   readonly #lane: DomainLane;
@@ -26,29 +37,36 @@ export class Tracking implements ConnectionHooks {
   readonly #domain: number;
   readonly #command: readonly string[];
   readonly #keepStale: boolean;
-  readonly #refused: (reason: string) => void;
+  readonly #listener: TrackingListener;
+  /** Slot → node when last looked at, and the version of that map. */
+  #owners = new Int32Array(0);
+  #version = 0;
   /** Why a server does not track; null while all do. */
   refusal: string | null = null;
 
-  /** `prefixes` are the domain's, for a broadcasting policy; `refused` hears once that only the TTL bounds staleness. */
+  /** `prefixes` begin all keys of the domain, for a broadcasting policy. */
   constructor(
     lane: DomainLane,
     region: SharedRegion,
     { broadcast, staleIfErrorMs }: CachePolicy,
     prefixes: readonly string[],
-    refused: (reason: string) => void,
+    listener: TrackingListener,
   ) {
     this.#lane = lane;
     this.#region = region;
     this.#domain = lane.config.index;
-    const narrowed = prefixes.flatMap((prefix) => (prefix === "" ? [] : ["PREFIX", prefix]));
-    this.#command = ["TRACKING", "ON", ...(broadcast ? ["BCAST", ...(prefixes.includes("") ? [] : narrowed)] : [])];
+    this.#command = ["TRACKING", "ON", ...(broadcast ? ["BCAST", ...narrowed(prefixes)] : [])];
     this.#keepStale = staleIfErrorMs > 0;
-    this.#refused = refused;
+    this.#listener = listener;
   }
 
   async prepare(node: NodeLane): Promise<void> {
     const { config } = this.#lane;
+    this.#listener.reached(node.index);
+    if (!node.takesPushes) {
+      this.#refuse("the server does not speak RESP3");
+      return;
+    }
     try {
       await this.#lane.callNode(node, "CLIENT", this.#command, RAW_SHAPE, config.connectTimeoutMs);
     } catch (error) {
@@ -83,17 +101,34 @@ export class Tracking implements ConnectionHooks {
     this.#region.freeFeeder(feeder);
   }
 
-  /** Asks every tracked connection that was silent for a while to answer. */
+  /** Asks every tracked connection that was silent for a while to answer, and follows slots that moved. */
   beat(now: number): void {
+    this.follow();
     for (const node of this.#lane.fleet.ready()) {
       if (node.feed.feeder !== 0 && now - node.inbox.heardAt >= HEARTBEAT_MS / 2) void this.#ask(node);
+    }
+  }
+
+  /**
+   * Looks at the topology. A node tells that a key moved away, but not that an absent one may be created elsewhere from now
+   * on: what it fed goes. O(slots) when the topology changed.
+   */
+  follow(): void {
+    const { topology, fleet } = this.#lane;
+    if (topology.version === this.#version) return;
+    this.#version = topology.version;
+    const owners = Int32Array.from(topology.slots);
+    const losers = new Set(this.#owners.filter((owner, slot) => owner !== owners[slot]));
+    this.#owners = owners;
+    for (const { index, feed } of fleet.live()) {
+      if (losers.has(index) && feed.feeder !== 0) this.#region.session.invalidateFeeder(feed.feeder);
     }
   }
 
   #refuse(reason: string): void {
     if (this.refusal !== null) return;
     this.refusal = reason;
-    this.#refused(reason);
+    this.#listener.refused(reason);
   }
 
   async #ask(node: NodeLane): Promise<void> {
@@ -106,4 +141,11 @@ export class Tracking implements ConnectionHooks {
       if (!alive && feeder !== 0 && node.feed.feeder === feeder) node.reset(error as Error);
     }
   }
+}
+
+/** `PREFIX` arguments. The empty prefix needs none; servers refuse a prefix that begins with another one. */
+function narrowed(prefixes: readonly string[]): string[] {
+  if (prefixes.includes("")) return [];
+  const least = prefixes.filter((prefix) => !prefixes.some((other) => other !== prefix && prefix.startsWith(other)));
+  return least.flatMap((prefix) => ["PREFIX", prefix]);
 }

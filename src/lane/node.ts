@@ -132,6 +132,11 @@ export class NodeLane implements ReplyTaker {
     return this.#socket !== null && this.#socket.writable;
   }
 
+  /** Whether the server can tell something that was not asked: only RESP3 has frames for that. */
+  get takesPushes(): boolean {
+    return (this.#redis as unknown as { condition?: { protocol: number } }).condition?.protocol === 3;
+  }
+
   /** Whether it is worth waiting for: not ready yet (or just broken, and about to be told so), and not given up. */
   get awaited(): boolean {
     if (this.state === "ready") return !this.#socket!.writable;

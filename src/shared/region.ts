@@ -15,7 +15,7 @@ import { FEEDER_BITS, MAX_SEATS } from "../native/cache-types.js";
 import type { CacheCore, CacheSession } from "../native/cache-types.js";
 
 /** A thread that did not beat for so long hears too late of changes, in milliseconds. */
-const SILENT_MS = 1500;
+const SILENT_MS = 1000;
 const MAX_NUMBER = (1 << FEEDER_BITS) - 1;
 const CONTROL_BYTES = MAX_SEATS * 4;
 /** Below, a segment of the arena holds a key and no value. */
