@@ -2,7 +2,19 @@
 export { Keylane } from "./keylane.js";
 export { ERRORS, KeylaneError } from "./errors.js";
 export type { ErrorContext, KeylaneErrorCode, Outcome, SerializedError } from "./errors.js";
-export type { CacheOptions, DomainOptions, NodeOption, OpenOptions } from "./options.js";
+export type { CacheOptions, CapsOptions, DomainOptions, NodeOption, OpenOptions } from "./options.js";
+export type { Caps } from "./caps/caps.js";
+export type {
+  Cap,
+  CapState,
+  CapsResult,
+  CivilCap,
+  IdOptions,
+  KeyCap,
+  ReserveOptions,
+  TakeOptions,
+  TimedCap,
+} from "./caps/types.js";
 export type { NatMap } from "./lane/config.js";
 export type { RawClient } from "./lane/raw.js";
 export type { Script } from "./lane/script.js";
@@ -14,6 +26,7 @@ export { valueOf } from "./types.js";
 export type {
   CacheStats,
   CallOptions,
+  CapsStats,
   CodecName,
   CommandArg,
   CommandOptions,

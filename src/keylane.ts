@@ -7,6 +7,7 @@ import { EventEmitter } from "node:events";
 import { Domain } from "./cache/domain.js";
 import type { LocalCache } from "./cache/local.js";
 import { CacheStore } from "./cache/store.js";
+import { Caps } from "./caps/caps.js";
 import { KeylaneError } from "./errors.js";
 import { Calls } from "./keylane/calls.js";
 import { assertKey, badArgument, faultOfAmount, faultOfMs, ownKey, setFlags } from "./lane/arguments.js";
@@ -53,6 +54,8 @@ const HEAD_INCRBY = headOf(Opcode.INCRBY, 0, false);
 
 /** An open keylane. `Domains` are the options' domains; with literal prefixes they decide the types of values. */
 export class Keylane<Domains = Record<string, object>> extends EventEmitter<KeylaneEvents> {
+  /** Frequency caps. */
+  readonly caps: Caps;
   readonly #options: OpenOptions;
   readonly #calls: Calls;
   readonly #router: Router;
@@ -86,6 +89,14 @@ export class Keylane<Domains = Record<string, object>> extends EventEmitter<Keyl
     this.#domains = lanes.map((lane, index) => new Domain(lane, this.#store?.caches[index] ?? null));
     this.#router = new Router(resolved.prefixes, resolved.fallback);
     this.#calls = new Calls(this.#router, this.#domains);
+    this.caps = new Caps({
+      options: resolved.caps,
+      domain: this.#domains[resolved.caps.domain] ?? null,
+      region: this.#store?.region ?? null,
+      domainOf: (key) => this.#calls.domainOf(key),
+      prefixOf: (key) => this.#router.route(key).matched,
+      degraded: listener.degraded,
+    });
   }
 
   /**
@@ -303,7 +314,7 @@ export class Keylane<Domains = Record<string, object>> extends EventEmitter<Keyl
     for (const [index, name] of this.#names.entries()) {
       Object.defineProperty(domains, name, { value: this.#domains[index]!.lane.stats(), enumerable: true });
     }
-    return { native: native.kind, cache: this.#store?.stats() ?? null, domains };
+    return { native: native.kind, cache: this.#store?.stats() ?? null, caps: this.caps.stats(), domains };
   }
 
   /**

@@ -5,6 +5,7 @@
 import type { ConnectionOptions } from "node:tls";
 import { z } from "zod";
 import type { CachePolicy } from "./cache/policy.js";
+import type { CapsPolicy } from "./caps/home.js";
 import { KeylaneError } from "./errors.js";
 import type { LaneConfig, NatMap } from "./lane/config.js";
 import type { FallbackSpec } from "./native/types.js";
@@ -17,6 +18,10 @@ const MIN_KEY_LIMIT = 12_288;
 const MAX_CACHED_BYTES = 16 << 10;
 /** The region keeps what has expired for a day. */
 const MAX_STALE_MS = 86_400_000;
+/** Places are held for a day at most. */
+const MAX_RESERVATION_MS = 86_400_000;
+/** The prefix of the domain that caps live in when the options name none. */
+const CAPS_PREFIX = "fc:";
 /** How long an elected refresher has before another one is elected. */
 const REFRESH_LEASE_MS = 1000;
 const positive = z.number().int().positive().max(Number.MAX_SAFE_INTEGER);
@@ -80,6 +85,14 @@ const schema = z.strictObject({
     ])
     .default("reject"),
   cacheBytes: positive.default(64 << 20),
+  caps: z
+    .strictObject({
+      domain: z.string().min(1).optional(),
+      onError: z.enum(["allow", "deny", "throw"]).default("allow"),
+      strict: z.boolean().default(false),
+      reservationMs: positive.max(MAX_RESERVATION_MS).default(30_000),
+    })
+    .optional(),
   threads: z.literal(0, "only 0 (connections in the calling thread) is supported").default(0),
   commandTimeoutMs: timer.default(1000),
   connectTimeoutMs: timer.default(5000),
@@ -159,6 +172,18 @@ export interface CacheOptions {
   readonly broadcast?: boolean;
 }
 
+/** Where frequency caps live, and what stands in for a decision that cannot be had. */
+export interface CapsOptions {
+  /** Name of their domain. Default: the one that has the prefix `fc:`. */
+  readonly domain?: string;
+  /** What a decision is when the servers cannot make it. Default `allow`. */
+  readonly onError?: "allow" | "deny" | "throw";
+  /** Tell a decision that counted only once a replica holds it (`WAIT`). Default false. */
+  readonly strict?: boolean;
+  /** How long `reserve` holds places, in milliseconds; at most a day. Default 30,000. */
+  readonly reservationMs?: number;
+}
+
 /** Options of `Keylane.open`. Times in milliseconds, sizes in bytes. */
 export interface OpenOptions {
   /** By name; the name is what `route` tells, and what fallback hashing is computed from. */
@@ -173,6 +198,8 @@ export interface OpenOptions {
    * shorter values only. Default 64 MiB.
    */
   readonly cacheBytes?: number;
+  /** Frequency caps. */
+  readonly caps?: CapsOptions;
   /** 0: connections live in the calling thread. */
   readonly threads?: number;
   /** Deadline of a call that names none. Default 1,000. */
@@ -205,6 +232,7 @@ export interface Resolved {
   readonly cacheBytes: number;
   /** By domain; null for domains that are not cached. */
   readonly policies: readonly (CachePolicy | null)[];
+  readonly caps: CapsPolicy;
 }
 
 /** Validates. Throws `KEYLANE_ERR_OPTIONS` with the path of every fault. */
@@ -244,6 +272,7 @@ export function resolveOptions(options: OpenOptions): Resolved {
     fallback: fallbackOf(given.fallback, indexOf),
     cacheBytes: given.cacheBytes,
     policies: names.map((name) => policyOf(given.domains[name]!.cache, name)),
+    caps: capsOf(given, indexOf),
   };
 }
 
@@ -289,6 +318,16 @@ function policyOf(given: Given["domains"][string]["cache"], name: string): Cache
   const { mode, refreshAfterMs = 0, ...rest } = given;
   if (refreshAfterMs >= rest.ttlMs) throw fault(`domains.${name}.cache.refreshAfterMs: must be shorter than ttlMs`);
   return { ...rest, mode, refreshAfterMs, leaseMs: REFRESH_LEASE_MS };
+}
+
+function capsOf({ caps, domains }: Given, indexOf: (name: string, path: string) => number): CapsPolicy {
+  const { domain: named, onError = "allow", strict = false, reservationMs = 30_000 } = caps ?? {};
+  const lists = Object.values(domains).map(({ prefixes }) => prefixes);
+  const domain =
+    named === undefined ? lists.findIndex((list) => list.includes(CAPS_PREFIX)) : indexOf(named, "caps.domain");
+  const own = lists[domain] ?? [];
+  const prefix = own.includes(CAPS_PREFIX) ? CAPS_PREFIX : (own[0] ?? "");
+  return { domain, prefix, onError, strict, reservationMs, shared: caps !== undefined };
 }
 
 type Servers = Pick<LaneConfig, "seeds" | "ring" | "ejectMs" | "sentinels">;

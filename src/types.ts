@@ -137,11 +137,25 @@ export interface CacheStats {
   readonly stalenessBoundMs: number;
 }
 
+/** Decisions about frequency caps in this thread, since `open`. */
+export interface CapsStats {
+  /** Made by the servers. */
+  readonly allowed: number;
+  readonly denied: number;
+  /** Denials that were known without asking. */
+  readonly cached: number;
+  /** Decisions that could not be had: answered, or thrown, by `onError`. */
+  readonly degraded: number;
+  /** Counters raised to what was seen before a failover. */
+  readonly repaired: number;
+}
+
 /** What `stats()` gives. */
 export interface Stats {
   readonly native: "rust" | "portable";
-  /** Null when no domain is cached. */
+  /** Null when no domain is cached and the options name no caps. */
   readonly cache: CacheStats | null;
+  readonly caps: CapsStats;
   readonly domains: Readonly<Record<string, DomainStats>>;
 }
 

@@ -13,6 +13,9 @@ import type { CachePolicy } from "./policy.js";
 import { SharedCache } from "./shared-cache.js";
 import { HEARTBEAT_MS, TRACKED_STALENESS_MS, Tracking } from "./tracking.js";
 
+/** Longest record of a capped user's denials. */
+const DENIAL_BYTES = 8192;
+
 /** What a store is made from. */
 export interface StorePlan {
   readonly cacheBytes: number;
@@ -20,6 +23,8 @@ export interface StorePlan {
   readonly policies: readonly (CachePolicy | null)[];
   readonly prefixes: readonly { readonly prefix: string; readonly domain: number }[];
   readonly fallback: FallbackSpec;
+  /** Whether the region is wanted even when no domain is cached. */
+  readonly caps: { readonly domain: number; readonly shared: boolean };
 }
 
 /** Who hears that a domain's cache works under restrictions. */
@@ -31,7 +36,7 @@ export class CacheStore {
   readonly local: LocalCache;
   /** By domain. */
   readonly caches: readonly (SharedCache | null)[];
-  readonly #region: SharedRegion;
+  readonly region: SharedRegion;
   readonly #tracking: readonly Tracking[];
   readonly #timer: NodeJS.Timeout;
 
@@ -41,7 +46,7 @@ export class CacheStore {
     region: SharedRegion,
     { degraded }: StoreListener,
   ) {
-    this.#region = region;
+    this.region = region;
     this.local = new LocalCache(region);
     const trackings: Tracking[] = [];
     this.caches = lanes.map((lane, index) => {
@@ -65,7 +70,7 @@ export class CacheStore {
   }
 
   /**
-   * Null when no domain is cached, or when there is no addon (which is told as `degraded`).
+   * Null when no domain is cached and caps want no region, or when there is no addon (which is told as `degraded`).
    *
    * @throws KeylaneError `KEYLANE_ERR_OPTIONS` for a region too small, `KEYLANE_ERR_ARGUMENT` for one that is not ours
    */
@@ -76,14 +81,16 @@ export class CacheStore {
     listener: StoreListener,
   ): CacheStore | null {
     const cached = lanes.filter((_, index) => (plan.policies[index] ?? null) !== null);
-    if (cached.length === 0) return null;
+    const others = plan.caps.shared ? lanes.filter(({ config }) => config.index === plan.caps.domain) : [];
+    if (cached.length === 0 && others.length === 0) return null;
     if (cacheCore === undefined) {
       const info = nativeInfo();
       const reason = info.kind === "portable" ? info.reason : "the addon lacks it";
       for (const lane of cached) listener.degraded(lane.config.domain, `the shared cache is off: ${reason}`);
       return null;
     }
-    const largest = Math.max(...plan.policies.map((policy) => policy?.maxValueBytes ?? 0));
+    const denials = plan.caps.domain < 0 ? 0 : DENIAL_BYTES;
+    const largest = Math.max(denials, ...plan.policies.map((policy) => policy?.maxValueBytes ?? 0));
     const region =
       handle === null
         ? SharedRegion.create(cacheCore, plan.cacheBytes, largest)
@@ -93,11 +100,11 @@ export class CacheStore {
 
   /** What another thread needs to join. */
   get handle(): RegionHandle {
-    return this.#region.handle;
+    return this.region.handle;
   }
 
   stats(): CacheStats {
-    const { entries, bytes, counters } = this.#region.usage();
+    const { entries, bytes, counters } = this.region.usage();
     const tracked = this.#tracking.every(({ refusal }) => refusal === null);
     const longest = Math.max(...this.caches.map((cache) => cache?.policy.ttlMs ?? 0));
     return {
@@ -133,11 +140,11 @@ export class CacheStore {
   end(): void {
     this.close();
     clearInterval(this.#timer);
-    this.#region.end();
+    this.region.end();
   }
 
   #beat(): void {
-    this.#region.beat();
+    this.region.beat();
     const now = performance.now();
     for (const tracking of this.#tracking) tracking.beat(now);
   }

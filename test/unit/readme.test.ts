@@ -83,6 +83,11 @@ function policyOf(cache: object): unknown {
   return resolveOptions({ domains: { d: { nodes: NODES, cache: { mode: "all", ...cache } } } }).policies[0];
 }
 
+/** The options of caps, resolved. */
+function capsOf(caps: object): unknown {
+  return resolveOptions({ domains: { d: { nodes: NODES } }, caps }).caps;
+}
+
 /** Asserts that `cell` tells the default of an option; `given` are options that set it to a value. */
 function assertDefault(name: string, cell: string, given: (value: unknown) => OpenOptions): void {
   if (cell === "required") return;
@@ -150,6 +155,20 @@ describe("README", () => {
     }
   });
 
+  it("has every option of caps with its default", () => {
+    const table = rows(block("options:caps"));
+    assert.deepEqual(
+      table.map(([name]) => name).toSorted(),
+      properties("src/options.ts", "CapsOptions")
+        .map((name) => `\`${name}\``)
+        .toSorted(),
+    );
+    for (const [cell, value] of table) {
+      const name = cell.slice(1, -1);
+      if (value !== "—") assert.deepEqual(capsOf({ [name]: valueOfCell(value) }), capsOf({}), `default of ${name}`);
+    }
+  });
+
   it("has the options of calls", () => {
     for (const name of ["CallOptions", "SetOptions", "CommandOptions"]) {
       for (const option of properties("src/types.ts", name)) {
@@ -171,6 +190,7 @@ describe("README", () => {
     const told = [
       "Stats",
       "CacheStats",
+      "CapsStats",
       "DomainStats",
       "NodeStats",
       "CommandMessage",

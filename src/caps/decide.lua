@@ -1,0 +1,136 @@
+-- Decides about all caps of one user, and counts all or none.
+--
+-- ARGV: operation (c check | t take | r reserve | m commit) | id or '' | mark | life of a reservation | number of caps,
+-- then per cap: field | limit | window; then, after a failover, per cap: count seen | its end | until when it stands.
+--
+-- Gives { status, now, per cap: used, ms until one more fits or the count falls, ms until the count ends, and after a denial
+-- the ids remembered }. status: 1 allowed | 0 denied | 2 the id was allowed before | -1 send the boundaries of `now` |
+-- -2 the id stands for other caps.
+
+local op, id, mark, life, n = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5])
+local caps, fields, longest = {}, { '' }, 0
+for i = 1, n do
+  local at = 3 + 3 * i
+  local cap = windowOf(ARGV[at + 2])
+  if not cap then return { -1, now } end
+  cap.field, cap.limit = ARGV[at], tonumber(ARGV[at + 1])
+  if cap.span > longest then longest = cap.span end
+  caps[i], fields[i + 1] = cap, cap.field
+end
+if id ~= '' then fields[n + 2] = 'i' .. id end
+local found = redis.call('HMGET', key, unpack(fields))
+
+local record = id ~= '' and recordOf(found[n + 2]) or nil
+if record and record.mark ~= mark then return { -2, now } end
+
+local full, dirty, raised = false, false, 0
+local floors = 5 + 3 * n
+for i, cap in ipairs(caps) do
+  local parts, used = parse(found[i + 1])
+  if not parts then return malformed(cap.field) end
+  local seen = tonumber(ARGV[floors + 3 * i - 2])
+  if seen and seen > used and tonumber(ARGV[floors + 3 * i]) > now then
+    add(parts, tonumber(ARGV[floors + 3 * i - 1]), ':', seen - used)
+    used, cap.dirty, dirty, raised = seen, true, true, raised + 1
+  end
+  cap.parts, cap.used = parts, used
+  if used >= cap.limit then full = true end
+end
+
+local status = full and 0 or 1
+local commits = record and record.state == 'h' and (op == 't' or op == 'm')
+if record then status = commits and 1 or 2 end
+
+local made = ''
+if status == 1 and op ~= 'c' then
+  for _, cap in ipairs(caps) do
+    local parts = cap.parts
+    if commits and takeOff(parts, record.ends, ';') then cap.used = cap.used - 1 end
+    if op == 'r' then
+      add(parts, now + life, ';', 1)
+    else
+      -- A window that is open goes on, whatever its kind would begin now.
+      if cap.kind ~= 's' then
+        for _, part in ipairs(parts) do
+          if part.kind == ':' then cap.ends = part.ends end
+        end
+      end
+      add(parts, cap.ends, ':', 1)
+    end
+    cap.used, cap.dirty, dirty = cap.used + 1, true, true
+  end
+  if id ~= '' then
+    local ends = now + (op == 'r' and life or longest)
+    made = digits(ends) .. ' ' .. mark .. (op == 'r' and ' h ' or ' t ') .. digits(now)
+  end
+end
+
+if dirty then
+  local ending, pruneAt, kept = string.match(found[1] or '', '^(%d+) (%d+) (%d+)$')
+  ending, pruneAt, kept = tonumber(ending or 0), tonumber(pruneAt or 0), tonumber(kept or 0)
+  local written = { 'HSET', key }
+  for _, cap in ipairs(caps) do
+    if cap.dirty then
+      written[#written + 1], written[#written + 2] = cap.field, format(cap.parts)
+      local last = cap.parts[#cap.parts].ends
+      if last > ending then ending = last end
+    end
+  end
+  if made ~= '' then
+    written[#written + 1], written[#written + 2] = 'i' .. id, made
+    local last = now + (op == 'r' and life or longest)
+    if last > ending then ending = last end
+  end
+  -- What has ended goes when there is as much of it as of the rest, or when a longest window has passed.
+  local size = redis.call('HLEN', key)
+  local ended = {}
+  if now >= pruneAt or size > 2 * kept + 32 then
+    local all = redis.call('HGETALL', key)
+    for at = 1, #all, 2 do
+      if all[at] ~= '' then
+        local last = 0
+        for text in string.gmatch(string.sub(all[at], 1, 1) == 'i' and string.match(all[at + 1], '^%d+') or all[at + 1], '(%d+)[:;]?%d*') do
+          if tonumber(text) > last then last = tonumber(text) end
+        end
+        if last <= now then ended[#ended + 1] = all[at] end
+      end
+    end
+    kept, pruneAt = size - #ended, now + longest
+  end
+  written[#written + 1], written[#written + 2] = '', digits(ending) .. ' ' .. digits(pruneAt) .. ' ' .. digits(kept)
+  for at = 1, #ended, 1000 do redis.call('HDEL', key, unpack(ended, at, math.min(at + 999, #ended))) end
+  redis.call(unpack(written))
+  redis.call('PEXPIREAT', key, digits(ending))
+elseif found[1] and redis.call('PTTL', key) == -1 then
+  redis.call('PEXPIREAT', key, string.match(found[1], '^%d+') or digits(now + longest))
+end
+
+local reply = { status, now }
+for _, cap in ipairs(caps) do
+  local parts, left = cap.parts, cap.used
+  local resets = cap.ends
+  for at, part in ipairs(parts) do
+    left = left - part.count
+    if at == 1 then resets = part.ends end
+    if left < cap.limit then
+      resets = part.ends
+      break
+    end
+  end
+  reply[#reply + 1] = cap.used
+  reply[#reply + 1] = resets - now
+  reply[#reply + 1] = cap.ends - now
+end
+if status == 0 then
+  local ids = {}
+  if redis.call('HLEN', key) > 512 then
+    ids = 0
+  else
+    for _, field in ipairs(redis.call('HKEYS', key)) do
+      if string.sub(field, 1, 1) == 'i' then ids[#ids + 1] = string.sub(field, 2) end
+    end
+  end
+  reply[#reply + 1] = ids
+end
+reply[#reply + 1] = raised
+return reply

@@ -1,0 +1,242 @@
+/**
+ * Denials that still stand, so that a user over a limit costs no call: per thread a map by user, in front of the shared region
+ * where there is one. The invariant: a denial is only kept when nothing was given back to its user since the call that
+ * brought it was sent (the ticket), and it ends, on this process's own monotonic clock, no later than the server said.
+ *
+ * ```text
+ * region    "\0caps\0" user → [[field, limit, used, resets at, end on the clock], …], hashes of the ids allowed (JSON)
+ * ```
+ *
+ * The ids that a denied user's hash remembers come with the denial: one of them is asked for again, since it was allowed.
+ */
+import {
+  CacheKind,
+  CacheStored,
+  INFO_CHECK,
+  INFO_LENGTH,
+  INFO_PROOF,
+  INFO_PROOF_INDEX,
+  INFO_WORDS,
+} from "../native/cache-types.js";
+import type { SharedRegion } from "../shared/region.js";
+import { hashText } from "./plan.js";
+import type { Plan, PlannedCap } from "./plan.js";
+import type { CapsResult, CapState } from "./types.js";
+
+/** Users held a thread; the oldest leave first. */
+const MAX_USERS = 65_536;
+/** Longest that a denial is kept. */
+const MOST_MS = 86_400_000;
+/** Ids of a user that are kept with a denial. */
+const MOST_IDS = 256;
+
+const info = new Int32Array(INFO_WORDS);
+let scratch = Buffer.allocUnsafeSlow(16 << 10);
+
+/** A cap of one user that is used up. */
+class Denial {
+  readonly field: string;
+  readonly limit: number;
+  readonly used: number;
+  readonly resetsAtMs: number;
+  /** On the clock of `Denials`. */
+  readonly end: number;
+  #result: CapsResult | null = null;
+
+  constructor(field: string, limit: number, used: number, resetsAtMs: number, end: number) {
+    this.field = field;
+    this.limit = limit;
+    this.used = used;
+    this.resetsAtMs = resetsAtMs;
+    this.end = end;
+  }
+
+  denies({ field, limit }: PlannedCap, now: number): boolean {
+    return this.field === field && this.limit === limit && ((this.end - now) | 0) > 0;
+  }
+
+  state(name: string): CapState {
+    const { limit, used, resetsAtMs } = this;
+    return Object.freeze({ name, limit, used, remaining: 0, resetsAtMs });
+  }
+
+  /** The answer when this is all that denies; the field holds the name. */
+  alone(name: string): CapsResult {
+    this.#result ??= answerOf([this.state(name)]);
+    return this.#result;
+  }
+}
+
+/** What is known of one user. */
+export class UserDenials {
+  readonly denials: readonly Denial[];
+  /** Null: too many ids were remembered to tell. */
+  readonly ids: readonly number[] | null;
+  index = 0;
+  proof = 0;
+  check = 0;
+
+  constructor(denials: readonly Denial[], ids: readonly number[] | null) {
+    this.denials = denials;
+    this.ids = ids;
+  }
+
+  /** The denial of a list of caps, or null. */
+  answer(plan: Plan, id: string, now: number): CapsResult | null {
+    let first: Denial | null = null;
+    let name = "";
+    let more: CapState[] | null = null;
+    for (const cap of plan) {
+      for (const denial of this.denials) {
+        if (!denial.denies(cap, now)) continue;
+        if (first === null) {
+          first = denial;
+          ({ name } = cap);
+        } else {
+          more ??= [first.state(name)];
+          more.push(denial.state(cap.name));
+        }
+        break;
+      }
+    }
+    if (first === null || (id !== "" && (this.ids === null || this.ids.includes(hashText(id))))) return null;
+    return more === null ? first.alone(name) : answerOf(more);
+  }
+}
+
+export class Denials {
+  readonly #region: SharedRegion | null;
+  readonly #domain: number;
+  readonly #namespace: string;
+  readonly #users = new Map<string, UserDenials>();
+  /** Without a region: grows when something is given back. */
+  #epoch = 0;
+
+  /** `namespace` keeps the users of one kind of cap apart from the other's; `domain` is the index that is told to the region. */
+  constructor(region: SharedRegion | null, domain: number, namespace: string) {
+    this.#region = region;
+    this.#domain = domain;
+    this.#namespace = `\0${namespace}\0`;
+  }
+
+  /** Milliseconds, wrapping; compare by signed difference. */
+  get now(): number {
+    const region = this.#region;
+    return region === null ? performance.now() | 0 : region.words[region.clock]!;
+  }
+
+  /** What is known of a user, or null. */
+  find(user: string): UserDenials | null {
+    const known = this.#users.get(user);
+    const region = this.#region;
+    if (region === null) return known ?? null;
+    if (region.ended) return null;
+    if (known !== undefined) {
+      if (region.proofs[known.index] === known.proof && ((region.words[region.clock]! - known.check) | 0) < 0)
+        return known;
+      this.#users.delete(user);
+    }
+    return this.#fetch(region, user);
+  }
+
+  /** To be taken before a call is sent, and given to `add` with what it brought. */
+  ticket(user: string): number {
+    const region = this.#region;
+    if (region === null || region.ended) return this.#epoch;
+    return region.session.beginLoad(this.#namespace + user);
+  }
+
+  /** `sent` is the clock when the call was sent; `figures` and `ids` are the reply's. */
+  add(
+    user: string,
+    plan: Plan,
+    figures: readonly number[],
+    ids: readonly string[] | null,
+    ticket: number,
+    sent: number,
+  ): void {
+    const fresh: Denial[] = [];
+    const at = figures[1]!;
+    let longest = 0;
+    for (const [i, { field, limit }] of plan.entries()) {
+      const used = figures[2 + 3 * i]!;
+      if (used < limit) continue;
+      const life = Math.min(MOST_MS, figures[3 + 3 * i]!);
+      longest = Math.max(longest, life);
+      fresh.push(new Denial(field, limit, used, at + figures[3 + 3 * i]!, (sent + life) | 0));
+    }
+    const { now } = this;
+    for (const old of this.find(user)?.denials ?? []) {
+      const left = (old.end - now) | 0;
+      if (left <= 0 || fresh.some(({ field, limit }) => field === old.field && limit === old.limit)) continue;
+      longest = Math.max(longest, left);
+      fresh.push(old);
+    }
+    longest -= (now - sent) | 0;
+    if (fresh.length === 0 || longest <= 0) return;
+    this.#keep(
+      user,
+      new UserDenials(fresh, ids === null || ids.length > MOST_IDS ? null : ids.map(hashText)),
+      longest,
+      ticket,
+    );
+  }
+
+  /** Forgets a user in every thread; denials under way are not kept. */
+  drop(user: string): void {
+    this.#epoch += 1;
+    this.#users.delete(user);
+    const region = this.#region;
+    if (region !== null && !region.ended) region.session.invalidate(this.#namespace + user);
+  }
+
+  #keep(user: string, known: UserDenials, life: number, ticket: number): void {
+    const region = this.#region;
+    if (region === null) {
+      if (ticket === this.#epoch) this.#hold(user, known);
+      return;
+    }
+    if (region.ended) return;
+    const rows = known.denials.map(({ field, limit, used, resetsAtMs, end }) => [field, limit, used, resetsAtMs, end]);
+    const bytes = Buffer.from(JSON.stringify([rows, known.ids]));
+    const stored = region.session.store(this.#namespace + user, bytes, life, 0, 0, this.#domain, ticket, info);
+    if (stored === CacheStored.KEPT) this.#proven(user, known);
+  }
+
+  #fetch(region: SharedRegion, user: string): UserDenials | null {
+    const key = this.#namespace + user;
+    let kind = region.session.lookup(key, 0, 0, scratch, info);
+    if (kind === CacheKind.NO_ROOM) {
+      scratch = Buffer.allocUnsafeSlow(info[INFO_LENGTH]! * 2);
+      kind = region.session.lookup(key, 0, 0, scratch, info);
+    }
+    if (kind !== CacheKind.HIT) return null;
+    const [rows, ids] = JSON.parse(scratch.toString("utf8", 0, info[INFO_LENGTH]!)) as [
+      [string, number, number, number, number][],
+      number[] | null,
+    ];
+    const known = new UserDenials(
+      rows.map((row) => new Denial(...row)),
+      ids,
+    );
+    this.#proven(user, known);
+    return known;
+  }
+
+  /** Holds what `info` tells of. */
+  #proven(user: string, known: UserDenials): void {
+    known.index = info[INFO_PROOF_INDEX]!;
+    known.proof = info[INFO_PROOF]!;
+    known.check = info[INFO_CHECK]!;
+    this.#hold(user, known);
+  }
+
+  #hold(user: string, known: UserDenials): void {
+    if (this.#users.size >= MAX_USERS && !this.#users.has(user)) this.#users.delete(this.#users.keys().next().value!);
+    this.#users.set(user, known);
+  }
+}
+
+function answerOf(caps: CapState[]): CapsResult {
+  return Object.freeze({ allowed: false, caps: Object.freeze(caps), source: "cache" });
+}

@@ -1,0 +1,24 @@
+/** The scripts of the caps, one file each beside this one, and how they are sent: by digest, to the slot of the user. */
+import { createHash } from "node:crypto";
+import { readFileSync } from "node:fs";
+
+/** A script as a lane sends it. */
+export interface CapScript {
+  readonly sha: string;
+  readonly source: string;
+}
+
+const read = (name: string): string => readFileSync(new URL(name, import.meta.url), "utf8");
+
+function scriptOf(source: string): CapScript {
+  return { source, sha: createHash("sha1").update(source).digest("hex") };
+}
+
+const WINDOWS = read("windows.lua");
+
+/** check, take, reserve, commit */
+export const DECIDE = scriptOf(WINDOWS + read("decide.lua"));
+/** refund, release */
+export const UNDO = scriptOf(WINDOWS + read("undo.lua"));
+/** takeKey */
+export const KEY = scriptOf(read("key.lua"));
