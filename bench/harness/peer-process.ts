@@ -7,7 +7,7 @@ import { once } from "node:events";
 import type { Role, Sample } from "../report/types.js";
 import type { Answer, Request } from "./serve.js";
 
-const OPEN_MS = 60_000;
+const OPEN_MS = 120_000;
 /** Grace on top of a round's own bound; a peer that needs longer hangs. */
 const GRACE_MS = 30_000;
 const CLOSE_MS = 10_000;
