@@ -30,7 +30,8 @@ async function follows(lanes: Keylane, owner: SandboxNode, key: string, times: n
     await owner.command("SET", key, value);
     await until(() => lanes.peek(key) === undefined, { everyMs: 1, what: `write ${i} to be heard of` });
     assert.equal(await lanes.get(key), value);
-    assert.equal(lanes.peek(key), value);
+    // A node that was the owner before may tell of the same change, later: that drops the new value once more.
+    await until(async () => (await lanes.get(key)) === value && lanes.peek(key) === value);
   }
 }
 
@@ -140,8 +141,12 @@ describe("reads from replicas", () => {
     const [key] = (await keysOn(cluster, primary, 1)) as [string];
     await primary.command("SET", key, "v");
     await until(async () => (await replica.info("replication")).get("master_link_status") === "up");
+    const idle = await callsOf(replica, "get");
+    await until(async () => {
+      lanes.invalidate(key);
+      return (await lanes.get(key)) === "v" && (await callsOf(replica, "get")) > idle;
+    });
     const before = await callsOf(replica, "get");
-    await until(async () => (await lanes.get(key)) === "v");
     await follows(lanes, primary, key, 10);
     assert.ok((await callsOf(replica, "get")) - before >= 10, "the replica was asked");
     await lanes.set(key, "own" as never);

@@ -3,8 +3,6 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 
-import { Keylane } from "keylane";
-
 import { AttachedThread } from "../../support/coherence/attached.js";
 import { useSingle } from "../../support/fixtures.js";
 import { callsOf } from "../../support/keys.js";
@@ -21,8 +19,8 @@ const single = useSingle();
 const server = (...args: (string | number)[]) => rawCommand(single.value.address, ...args);
 
 /** One domain of all keys on one server. */
-function domainOn(address: string, cache: object = {}, more: object = {}) {
-  return { prefixes: [""], nodes: [address], mode: "single", cache: { mode: "all", ...cache }, ...more } as const;
+function domainOn(address: string, cache: object = {}) {
+  return { prefixes: [""], nodes: [address], mode: "single", cache: { mode: "all", ...cache } } as const;
 }
 
 function open(cache: object = {}, more: object = {}) {
@@ -313,51 +311,9 @@ describe("threads of one process", () => {
     assert.equal(lanes.peek("still:by-main"), "v");
     assert.equal(await lanes.get("still:by-worker"), "new");
     await over;
-    await worker.get("still:by-main");
-    assert.equal(lanes.peek("still:by-worker"), "new");
+    // What it hears of late may drop the new value once more, and brings nothing back.
+    assert.equal(await worker.get("still:by-worker"), "new");
+    assert.equal(await lanes.get("still:by-worker"), "new");
     await worker.close();
-  });
-});
-
-describe("servers that do not track", () => {
-  const guarded = useSingle({
-    users: ["mute on >word ~* &* +@all -client|tracking", "bare on >word ~* &* +get +pttl +set"],
-  });
-  const write = (...args: (string | number)[]) => guarded.value.node.command(...args);
-
-  for (const username of ["mute", "bare"]) {
-    it(`user ${username}: one event, and values live for ttlMs at most`, async () => {
-      const lanes = await Keylane.open({
-        domains: { all: domainOn(guarded.value.address, { ttlMs: 300 }, { username, password: "word" }) },
-      });
-      const events: string[] = [];
-      lanes.on("degraded", ({ domain, reason }) => events.push(`${domain}: ${reason}`));
-      await nextEvent(lanes, "degraded");
-      const { staleness, stalenessBoundMs } = lanes.stats().cache!;
-      assert.deepEqual([staleness, stalenessBoundMs], ["ttl", 300]);
-      await write("SET", "untold", "old");
-      assert.equal(await lanes.get("untold"), "old");
-      await write("SET", "untold", "new");
-      await until(() => lanes.peek("untold") === undefined);
-      assert.equal(await lanes.get("untold"), "new");
-      await lanes.set("untold", "own");
-      assert.equal(await lanes.get("untold"), "own");
-      assert.equal(events.length, 1);
-      assert.match(events[0]!, /^all: only the time to live bounds how stale cached values are: .*NOPERM/);
-      await lanes.close();
-    });
-  }
-
-  it("a server without RESP3 tells nothing, and that is known", async (t) => {
-    const stub = await Stub.start({ cluster: false, resp3: false });
-    t.after(() => stub.stop());
-    stub.answer("PTTL", () => -1).answer("GET", ({ calls }) => `value ${calls}`);
-    const lanes = await openLanes({ domains: { all: domainOn(stub.address, { ttlMs: 300 }) } });
-    const [event] = (await nextEvent(lanes, "degraded")) as [{ reason: string }];
-    assert.match(event.reason, /only the time to live .*RESP3/);
-    assert.equal(lanes.stats().cache!.staleness, "ttl");
-    assert.equal(await lanes.get("k"), "value 1");
-    assert.equal(lanes.peek("k"), "value 1");
-    await until(() => lanes.peek("k") === undefined);
   });
 });

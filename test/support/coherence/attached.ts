@@ -7,6 +7,7 @@
  * ```
  */
 import { once } from "node:events";
+import { after } from "node:test";
 import { Worker, isMainThread, parentPort, workerData } from "node:worker_threads";
 import { Keylane } from "keylane";
 import type { KeylaneHandle } from "keylane";
@@ -38,11 +39,12 @@ export class AttachedThread {
     this.#flags = flags;
   }
 
-  /** Starts the thread; resolves when it is connected. */
+  /** Starts the thread; resolves when it is connected. It is ended with the test at the latest. */
   static async start<Domains>(lanes: Keylane<Domains>): Promise<AttachedThread> {
     const flags = new Int32Array(new SharedArrayBuffer(4));
     const data: ThreadData = { handle: lanes.handle(), flags };
     const worker = new Worker(new URL(import.meta.url), { workerData: data });
+    after(() => worker.terminate());
     await once(worker, "message");
     return new AttachedThread(worker, flags);
   }

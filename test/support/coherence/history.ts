@@ -36,22 +36,24 @@ export interface Verdict {
   readonly expired: boolean;
   /** The value that came next, where one command wrote it. */
   readonly next: string | null | undefined;
+  /** When the monitor heard of that, by `clock()`. */
+  readonly heard: number | undefined;
 }
 
-const FRESH: Verdict = { staleMs: 0, expired: false, next: undefined };
+const FRESH: Verdict = { staleMs: 0, expired: false, next: undefined, heard: undefined };
 
 class KeyHistory {
   readonly #spans = new Map<string | null, Span[]>();
   /** Moments of writes, and what they left behind. */
-  readonly #steps: { readonly at: number; readonly value: string | null | undefined }[] = [];
+  readonly #steps: { readonly at: number; readonly heard: number; readonly value: string | null | undefined }[] = [];
   #now: Alternative[] = [{ value: null, from: -Infinity, expiry: Infinity }];
 
-  apply({ at, parts }: Ran): void {
+  apply({ at, heard, parts }: Ran): void {
     const met = this.#now.flatMap((one) => this.#meet(one, at));
     const next = met.map((one) => step(one, at, parts));
     const distinct = new Map(next.map((one) => [`${one.value} ${one.expiry}`, one]));
     this.#now = [...distinct.values()];
-    this.#steps.push({ at, value: this.#now.length === 1 ? this.#now[0]!.value : undefined });
+    this.#steps.push({ at, heard, value: this.#now.length === 1 ? this.#now[0]!.value : undefined });
     for (const one of met) {
       const goesOn = this.#now.some(({ value, from }) => value === one.value && from === one.from);
       if (!goesOn) this.#add(one.value, { from: one.from, to: at, expired: false });
@@ -77,8 +79,8 @@ class KeyHistory {
     }
     if (latest === undefined) return null;
     const { to, expired } = latest;
-    const after = this.#steps.find(({ at }) => at >= to);
-    return { staleMs: began - to, expired, next: expired ? undefined : after?.value };
+    const after = expired ? undefined : this.#steps.find(({ at }) => at >= to);
+    return { staleMs: began - to, expired, next: after?.value, heard: after?.heard };
   }
 
   /** What a command at `at` may meet of an alternative. Notes the spans that expiry ended. */

@@ -20,6 +20,8 @@ export interface StaleRead {
   readonly expired: boolean;
   /** For how long of that time a thread of the process stood still (the one that stood longest), in milliseconds. */
   readonly stalledMs: number;
+  /** How long after the change the monitor heard of it, in milliseconds; 0 for the end of a life. */
+  readonly heardMs: number;
 }
 
 export interface Judgement {
@@ -71,10 +73,11 @@ export function judge(
         if (verdict === null) foreign.push(`${key} was read as ${value}`);
         else (verdict.expired ? expired : ages).push(verdict.staleMs);
         if (verdict === null || verdict.staleMs === 0) continue;
-        const { staleMs, next } = verdict;
+        const { staleMs, next, heard } = verdict;
+        const heardMs = heard === undefined ? 0 : heard - (began - staleMs);
         const stalledMs = longestStall(threads, began - staleMs, began);
         if (!verdict.expired && stalledMs === 0) awake.push(staleMs);
-        found.push({ process, thread, key, staleMs, expired: verdict.expired, stalledMs });
+        found.push({ process, thread, key, staleMs, expired: verdict.expired, stalledMs, heardMs });
         if (typeof next === "string" && acknowledged.get(next)! < began) {
           unseen.push(`${key} was read as ${value} after ${next} was acknowledged`);
         }
@@ -110,9 +113,10 @@ export function report(judgement: Judgement, seconds: number, offsets: string): 
     `  stalls of the threads' event loops                      ${agesText(stalls)}`,
     `  clocks: ${offsets}`,
     ...worst.map(
-      ({ process, thread, key, staleMs, stalledMs, expired: over }) =>
+      ({ process, thread, key, staleMs, stalledMs, heardMs, expired: over }) =>
         `  late by ${staleMs.toFixed(2)} ms: ${key} in thread ${thread} of process ${process}` +
-        `${over ? ", its life over" : ""}; a thread stood still for ${stalledMs.toFixed(2)} ms of it`,
+        `${over ? ", its life over" : ""}; a thread stood still for ${stalledMs.toFixed(2)} ms of it, ` +
+        `and the monitor heard of it after ${heardMs.toFixed(2)} ms`,
     ),
   ];
   return lines.join("\n");

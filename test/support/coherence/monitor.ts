@@ -14,6 +14,8 @@ import { clock } from "./player.js";
 export interface Ran {
   /** Moment in milliseconds of the servers' wall clock. */
   readonly at: number;
+  /** When the monitor heard of it, by `clock()`: its server had sent what it had to send by then. */
+  readonly heard: number;
   /** Command name in upper case, then its arguments. */
   readonly parts: readonly string[];
 }
@@ -22,11 +24,11 @@ const LINE = /^\+(\d+)\.(\d{6}) \[[^\]]*\] (.*)$/;
 
 export class Monitor {
   readonly #socket: Socket;
-  readonly #chunks: Buffer[] = [];
+  readonly #chunks: [bytes: Buffer, heard: number][] = [];
 
   private constructor(socket: Socket) {
     this.#socket = socket;
-    socket.on("data", (chunk: Buffer) => void this.#chunks.push(chunk));
+    socket.on("data", (chunk: Buffer) => void this.#chunks.push([chunk, clock()]));
     socket.on("error", () => undefined);
   }
 
@@ -44,12 +46,17 @@ export class Monitor {
   stop(names: ReadonlySet<string>): Ran[] {
     this.#socket.destroy();
     const ran: Ran[] = [];
-    for (const line of Buffer.concat(this.#chunks).toString("latin1").split("\r\n")) {
-      const [, seconds, micros, rest] = LINE.exec(line) ?? [];
-      if (rest === undefined) continue;
-      const [name = "", ...args] = [...rest.matchAll(/"([^"]*)"/g)].map(([, text]) => text!);
-      const upper = name.toUpperCase();
-      if (names.has(upper)) ran.push({ at: Number(seconds) * 1000 + Number(micros) / 1000, parts: [upper, ...args] });
+    let rest = "";
+    for (const [bytes, heard] of this.#chunks) {
+      const lines = (rest + bytes.toString("latin1")).split("\r\n");
+      rest = lines.pop()!;
+      for (const line of lines) {
+        const [, seconds, micros, command] = LINE.exec(line) ?? [];
+        if (command === undefined) continue;
+        const [name = "", ...args] = [...command.matchAll(/"([^"]*)"/g)].map(([, text]) => text!);
+        const parts = [name.toUpperCase(), ...args];
+        if (names.has(parts[0]!)) ran.push({ at: Number(seconds) * 1000 + Number(micros) / 1000, heard, parts });
+      }
     }
     return ran;
   }
