@@ -68,6 +68,8 @@ export function judgeHits(rows: readonly Row[], verdict: Verdict): void {
   verdict.add("points of hit ratio: better of LRU and S3-FIFO − keylane", best - hits("keylane"), { atMost: 1 });
 }
 
+const grouped = (n: number) => n.toLocaleString("en-US");
+
 async function playCaches(settings: Settings, server: string): Promise<Row[]> {
   const { quick } = settings;
   const count = quick ? QUICK_KEYS : KEYS;
@@ -91,7 +93,6 @@ async function playCaches(settings: Settings, server: string): Promise<Row[]> {
       round,
     );
   };
-  const grouped = (n: number) => n.toLocaleString("en-US");
   const rows = await play(`${grouped(count)} keys, one thread`, CACHES);
   rows.push(...(await play(`${grouped(count)} keys, threads together`, READERS)));
   for (const id of ALONE) {

@@ -1,3 +1,4 @@
+/* oxlint-disable unicorn/require-post-message-target-origin -- a worker has no origin */
 /** The main thread's side of cache-worker.ts. The invariant: a worker that fails fails the round, and none outlives `stop`. */
 import { once } from "node:events";
 import { Worker } from "node:worker_threads";

@@ -11,6 +11,10 @@ function row(name: string, role: Role, figures: Partial<Row>): Row {
   return { rounds: 5, opsPerSec: 1, cpuMicrosPerOp: 1, p50Ms: 1, p99Ms: 1, spread, ...figures, name, group: "g", role };
 }
 
+const hits = (name: string, role: Role, percent: number) => row(name, role, { more: { "hits %": percent } });
+const phase = (name: string, opsPerSec: number, reached: number, checksum = 7) =>
+  row(name, "peer", { opsPerSec, more: { "profile reads at Redis %": reached, checksum } });
+
 const metOf = (verdict: Verdict) => verdict.goals.map(({ met }) => met);
 
 describe("goals of the cache suite", () => {
@@ -49,7 +53,6 @@ describe("goals of the cache suite", () => {
   });
 
   it("hold the hit ratio against the better of the two others", () => {
-    const hits = (name: string, role: Role, percent: number) => row(name, role, { more: { "hits %": percent } });
     const peers = [hits("LRU", "peer", 68.5), hits("S3-FIFO", "peer", 72)];
     for (const [own, behind, met] of [
       [71, 1, true],
@@ -65,8 +68,6 @@ describe("goals of the cache suite", () => {
 });
 
 describe("goals of the phases suite", () => {
-  const phase = (name: string, opsPerSec: number, reached: number, checksum = 7) =>
-    row(name, "peer", { opsPerSec, more: { "profile reads at Redis %": reached, checksum } });
   const rows = [
     phase("one cluster, ioredis", 10, 100),
     phase("three clusters, ioredis", 12, 100),

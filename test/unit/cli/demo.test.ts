@@ -327,18 +327,18 @@ class MemoryClient {
   }
 }
 
-describe("the demo over ioredis", () => {
-  const open = () => {
-    const clients = {
-      user_profile: new MemoryClient(),
-      freq_control: new MemoryClient(),
-      realtime_billing: new MemoryClient(),
-    };
-    return { clients, lanes: overClients(clients as never) };
+const openClients = () => {
+  const clients = {
+    user_profile: new MemoryClient(),
+    freq_control: new MemoryClient(),
+    realtime_billing: new MemoryClient(),
   };
+  return { clients, lanes: overClients(clients as never) };
+};
 
+describe("the demo over ioredis", () => {
   it("sends each prefix to its client, with autopipelining, and counts the commands", async () => {
-    const { clients, lanes } = open();
+    const { clients, lanes } = openClients();
     assert.deepEqual(
       Object.values(clients).map(({ options }) => options.enableAutoPipelining),
       [true, true, true],
@@ -370,7 +370,7 @@ describe("the demo over ioredis", () => {
 
   it("comes to the same counters as keylane", async () => {
     const traffic = roundRobin(1000);
-    const { lanes } = open();
+    const { lanes } = openClients();
     await load(lanes, traffic.users);
     const tally = await play(lanes, traffic, NO_LIMITS, () => undefined);
     const found = await audit(lanes, traffic.users, tally.spend);
