@@ -6,6 +6,7 @@
 import { loadAddon } from "./load.js";
 import { portable } from "./portable.js";
 import type { CacheCore } from "./cache-types.js";
+import type { HitsCore } from "./hits-types.js";
 import type { NativeCore } from "./types.js";
 
 /** Which implementation runs in this thread, and for the portable one why the addon does not. */
@@ -18,6 +19,9 @@ export const native: NativeCore = "core" in addon ? addon.core : portable;
 
 /** The shared cache of this thread; only the addon has one. */
 export const cacheCore: CacheCore | undefined = "core" in addon ? addon.cache : undefined;
+
+/** The counting of hot keys in this thread; only the addon has it. */
+export const hitsCore: HitsCore | undefined = "core" in addon ? addon.hits : undefined;
 
 const info: NativeInfo = Object.freeze("core" in addon ? { kind: "rust" } : { kind: "portable", reason: addon.reason });
 

@@ -14,17 +14,20 @@ import { fileURLToPath } from "node:url";
 import { cacheOf } from "./cache.js";
 import type { CacheAddon } from "./cache.js";
 import type { CacheCore } from "./cache-types.js";
+import { hitsOf } from "./hits.js";
+import type { HitsAddon } from "./hits.js";
+import type { HitsCore } from "./hits-types.js";
 import { DOMAIN_NONE } from "./types.js";
 import type { EncodeTables, FallbackSpec, NativeCore, NativeRouter, RouterSpec, Scanner } from "./types.js";
 
 /** `ABI_VERSION` of `crates/addon/src/lib.rs`. */
-const ABI_VERSION = 3;
+const ABI_VERSION = 4;
 
 /** Values of `fallback` in `createRouter`. */
 const FALLBACKS = { reject: 0, domain: 1, hash: 2, "md5-modulo": 3 } as const;
 
 /** What the addon exports: the interface with its objects taken apart, so that a call is arrays and numbers only. */
-interface Addon extends CacheAddon, Pick<NativeCore, "slot" | "slotBatch" | "hash64" | "encodeTo"> {
+interface Addon extends CacheAddon, HitsAddon, Pick<NativeCore, "slot" | "slotBatch" | "hash64" | "encodeTo"> {
   abiVersion(): number;
   createRouter(
     prefixes: string,
@@ -53,6 +56,7 @@ interface Addon extends CacheAddon, Pick<NativeCore, "slot" | "slotBatch" | "has
 interface Loaded {
   core: NativeCore;
   cache: CacheCore;
+  hits: HitsCore;
 }
 
 let loaded: Loaded | undefined;
@@ -74,7 +78,9 @@ export function loadAddon(): Loaded | { reason: string } {
     try {
       const addon: Addon = require(`./${file}`);
       const version = addon.abiVersion();
-      if (version === ABI_VERSION) return (loaded = { core: coreOf(addon), cache: cacheOf(addon) });
+      if (version === ABI_VERSION) {
+        return (loaded = { core: coreOf(addon), cache: cacheOf(addon), hits: hitsOf(addon) });
+      }
       reasons.push(`${file} speaks version ${version} of the interface, not ${ABI_VERSION}`);
     } catch (error) {
       reasons.push(`${file}: ${error instanceof Error ? error.message : String(error)}`);

@@ -12,6 +12,7 @@
 mod cache;
 mod call;
 mod encode;
+mod hits;
 mod keys;
 mod memory;
 mod router;
@@ -25,7 +26,7 @@ use std::rc::Rc;
 use view::Scratch;
 
 /// Raised whenever a function's arguments or the meaning of a word change; `src/native/load.ts` compares it.
-const ABI_VERSION: i32 = 3;
+const ABI_VERSION: i32 = 4;
 
 /// Working memory of one environment: the main thread's, or a worker's. Kept so that calls need not allocate.
 #[derive(Default)]
@@ -48,6 +49,9 @@ fn register(env: Env, exports: Returned) -> Result<(), Fault> {
         function!("encodeTo", encode::encode_to),
         function!("createCache", cache::create),
         function!("attachCache", cache::attach),
+        function!("hitsBytes", hits::bytes),
+        function!("createHits", hits::create),
+        function!("attachHits", hits::attach),
     ];
     functions.into_iter().try_for_each(|function| env.bind(exports, function, Rc::clone(&state)))
 }

@@ -8,9 +8,9 @@
 //!
 //! ```text
 //! hits/s   sets   the least count of a set per second, hits spread evenly     a thread's windows and names
-//! 2 M        512   2,000,000 / 512 / 8 = 488                                   256 KiB
-//! 2 M      1,024   2,000,000 / 1,024 / 8 = 244                                 384 KiB      (the default)
-//! 2 M      2,048   122                                                         640 KiB
+//! 2 M        512   2,000,000 / 512 / 8 = 488                                   264 KiB
+//! 2 M      1,024   2,000,000 / 1,024 / 8 = 244                                 400 KiB      (the default)
+//! 2 M      2,048   122                                                         672 KiB
 //! ```
 //! A summary is emptied every 100 ms, so a key that is hot finds a free way, and has no error, in nearly every window. The
 //! rate is that of the last ten windows, all counted in full: for hits that come at random, no other mean of one second
@@ -25,6 +25,7 @@ mod layout;
 mod merge;
 mod phase;
 mod recorder;
+mod sets;
 mod window;
 
 pub use aggregate::{Aggregator, Bounds, Hot, MAX_TOP, Merged, SLOT_US, SLOTS};

@@ -62,13 +62,13 @@ test("KEYLANE_NATIVE=off is a reason not to load it", () => {
     if (before === undefined) delete process.env["KEYLANE_NATIVE"];
     else process.env["KEYLANE_NATIVE"] = before;
   }
-  assert.deepEqual(Object.keys(loadAddon()), ["core", "cache"]);
+  assert.deepEqual(Object.keys(loadAddon()), ["core", "cache", "hits"]);
 });
 
 test("an addon that is missing, broken or of another version is a reason, not an error", () => {
   const folder = mkdtempSync(join(tmpdir(), "keylane-addon-"));
   try {
-    for (const file of ["load.js", "types.js", "cache.js", "cache-types.js"])
+    for (const file of ["load.js", "types.js", "cache.js", "cache-types.js", "hits.js", "hits-types.js"])
       cpSync(fileURLToPath(new URL(file, LOAD)), join(folder, file));
     writeFileSync(join(folder, "package.json"), '{ "type": "module" }');
     const { href } = pathToFileURL(join(folder, "load.js"));

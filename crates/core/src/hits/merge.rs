@@ -12,7 +12,8 @@
 //! set    unseen   what any other key can have got
 //! ```
 
-use super::window::{CANDIDATE, Window, set_of};
+use super::sets::set_of;
+use super::window::{CANDIDATE, Window};
 
 /// Windows that a rate is taken from.
 pub const SLOTS: usize = 10;
@@ -109,7 +110,7 @@ impl Span {
         followed.iter_mut().for_each(|key| key.now = 0);
         let mut rests = 0;
         for (place, window) in windows.iter().enumerate() {
-            let ways = window.ways(set);
+            let ways = window.sets.ways(set);
             let least = ways.iter().map(|way| way.count).min().unwrap_or_default();
             followed.iter_mut().for_each(|key| key.upper[slot] += u64::from(least));
             let mut rest = least;

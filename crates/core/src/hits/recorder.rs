@@ -7,9 +7,13 @@ use super::Hits;
 use super::layout::seat;
 use super::phase::Phase;
 use super::window::Window;
+use crate::hash::hash64;
 use crate::sync::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::cell::Cell;
 use std::marker::PhantomData;
+
+/// Keys that are hashed in advance.
+const BLOCK: usize = 32;
 
 /// One thread's use of the summaries.
 #[derive(Debug)]
@@ -49,7 +53,7 @@ impl<'m> Recorder<'m> {
     #[inline]
     pub fn begin(&mut self) -> Recording<'_, 'm> {
         let window = self.windows[self.phase.enter()];
-        Recording { window, phase: self.phase, hits: 0, recorder: PhantomData }
+        Recording { window, phase: self.phase, hits: window.hits(), recorder: PhantomData }
     }
 
     /// Adds to a plain counter; one that is not there is ignored.
@@ -73,25 +77,78 @@ impl Drop for Recorder<'_> {
     }
 }
 
-/// A batch of hits.
+/// A batch of hits. What a window has no room for, past 2^32 - 1 hits, is not counted.
 #[derive(Debug)]
 pub struct Recording<'r, 'm> {
     window: Window<'m>,
     phase: Phase<'m>,
+    /// Hits of the window.
     hits: u32,
     recorder: PhantomData<&'r mut Recorder<'m>>,
 }
 
 impl Recording<'_, '_> {
-    /// Records `weight` hits of a key; 0 is none. `hash` is [`crate::hash::hash64`] of its bytes.
-    #[inline(always)]
-    pub fn hit(&mut self, hash: u64, key: &[u8], weight: u32) {
-        if weight == 0 {
-            return;
-        }
-        self.hits = self.hits.saturating_add(weight);
-        if self.window.add(hash, weight) {
+    /// Records `weight` hits of a key; 0 is none.
+    pub fn hit(&mut self, key: &[u8], weight: u32) {
+        let weight = weight.min(u32::MAX - self.hits);
+        let hash = hash64(key);
+        self.hits += weight;
+        if weight > 0 && self.window.sets.add(hash, weight) {
             self.window.name(hash, key);
+        }
+    }
+
+    /// Records keys that lie back to back, with their lengths and their weights (none: 1 each; a missing one: 0). False, and
+    /// nothing is recorded, when the lengths do not add up to the bytes or a number is negative.
+    pub fn joined(&mut self, keys: &[u8], lengths: &[i32], weights: Option<&[i32]>) -> bool {
+        let negative = |numbers: &[i32]| numbers.iter().fold(0, |signs, &number| signs | number) < 0;
+        let sum = |numbers: &[i32]| numbers.iter().map(|&number| u64::from(number as u32)).sum::<u64>();
+        if negative(lengths) || weights.is_some_and(negative) || sum(lengths) != keys.len() as u64 {
+            return false;
+        }
+        let hits = u64::from(self.hits) + weights.map_or(lengths.len() as u64, sum);
+        let weight_of = |at: usize| weights.map_or(1, |weights| weights.get(at).map_or(0, |&weight| weight as u32));
+        match u32::try_from(hits) {
+            Err(_) => self.one_by_one(keys, lengths, weight_of),
+            Ok(hits) => {
+                self.hits = hits;
+                match weights {
+                    None => self.each(keys, lengths, |_| 1),
+                    Some(_) => self.each(keys, lengths, weight_of),
+                }
+            }
+        }
+        true
+    }
+
+    /// Some keys are hashed in advance: that is faster than to hash and count one by one.
+    #[inline(always)]
+    fn each(&self, keys: &[u8], lengths: &[i32], weight_of: impl Fn(usize) -> u32) {
+        let mut rest = keys;
+        let mut hashes = [0; BLOCK];
+        for (block, lengths) in lengths.chunks(BLOCK).enumerate() {
+            let start = rest;
+            for (hash, &length) in hashes.iter_mut().zip(lengths) {
+                let Some((key, behind)) = rest.split_at_checked(length as usize) else { return };
+                *hash = hash64(key);
+                rest = behind;
+            }
+            for (at, &hash) in hashes[..lengths.len()].iter().enumerate() {
+                let weight = weight_of(block * BLOCK + at);
+                if weight > 0 && self.window.sets.add(hash, weight) {
+                    self.window.name_nth(hash, start, lengths, at);
+                }
+            }
+        }
+    }
+
+    #[cold]
+    fn one_by_one(&mut self, keys: &[u8], lengths: &[i32], weight_of: impl Fn(usize) -> u32) {
+        let mut rest = keys;
+        for (at, &length) in lengths.iter().enumerate() {
+            let Some((key, behind)) = rest.split_at_checked(length as usize) else { return };
+            self.hit(key, weight_of(at));
+            rest = behind;
         }
     }
 }
@@ -99,7 +156,7 @@ impl Recording<'_, '_> {
 impl Drop for Recording<'_, '_> {
     #[inline]
     fn drop(&mut self) {
-        self.window.add_hits(self.hits);
+        self.window.set_hits(self.hits);
         self.phase.leave();
     }
 }

@@ -1,7 +1,7 @@
 //! Bounds against a counter that forgets nothing: whatever is recorded, by whom, and whenever it is merged, the hits of every
 //! key lie between them, also of keys that were replaced in their summary, let go by the aggregator, or never seen.
 
-use crate::support::{create, hash, key, memory, record};
+use crate::support::{create, hash, key, memory, record, record_joined};
 use keylane_core::hits::{Options, SLOT_US, SLOTS};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -11,7 +11,7 @@ const KEYS: usize = 120;
 
 #[derive(Clone, Debug)]
 enum Step {
-    Record(usize, Vec<(usize, u32)>),
+    Record(usize, bool, Vec<(usize, u32)>),
     /// Merges after so many microseconds.
     Merge(u64),
 }
@@ -22,7 +22,7 @@ fn step() -> impl Strategy<Value = Step> {
     let weight = prop_oneof![8 => Just(1_u32), 3 => 0..40_u32, 1 => Just(100_000_u32)];
     let late = prop_oneof![Just(0), Just(SLOT_US / 2), Just(SLOT_US), Just(SLOT_US), Just(SLOT_US * 7)];
     prop_oneof![
-        3 => (0..3_usize, vec((id, weight), 0..60)).prop_map(|(thread, hits)| Step::Record(thread, hits)),
+        3 => (0..3_usize, any::<bool>(), vec((id, weight), 0..60)).prop_map(|(thread, joined, hits)| Step::Record(thread, joined, hits)),
         2 => late.prop_map(Step::Merge),
     ]
 }
@@ -69,7 +69,8 @@ proptest! {
         aggregator.merge(now);
         for step in steps {
             match step {
-                Step::Record(thread, batch) => {
+                Step::Record(thread, joined, batch) => {
+                    let record = if joined { record_joined } else { record };
                     record(&mut threads[thread], &batch);
                     for (id, weight) in batch {
                         *exact.waiting.entry(id).or_default() += u64::from(weight);

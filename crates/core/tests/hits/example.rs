@@ -1,7 +1,6 @@
 //! Summaries by example: what is counted, named and ranked, and what crowding does.
 
 use crate::support::{create, hash, key, memory, record, top};
-use keylane_core::hash::hash64;
 use keylane_core::hits::{Bounds, CANDIDATE, Hits, NAME_BYTES, Options, Recorder, SLOT_US, WAYS};
 
 const SMALL: Options = Options { max_threads: 2, sets: 64, name_bytes: 4096, cells: 4 };
@@ -113,9 +112,9 @@ fn long_keys_are_kept_by_their_first_bytes_and_binary_ones_as_they_are() {
         SMALL,
         |recorder| {
             let mut batch = recorder.begin();
-            batch.hit(hash64(&long), &long, 20);
-            batch.hit(hash64(&binary), &binary, 19);
-            batch.hit(hash64(b""), b"", 18);
+            batch.hit(&long, 20);
+            batch.hit(&binary, 19);
+            batch.hit(b"", 18);
         },
         |aggregator| {
             let top = aggregator.top(10, 0);
@@ -180,6 +179,50 @@ fn a_key_that_every_thread_hits_a_little_is_found() {
     let all = u64::from(16 * (CANDIDATE / 2) + CANDIDATE);
     assert_eq!(aggregator.bounds(hash(1)), Bounds { lower: all, upper: all });
     assert_eq!(top(&aggregator, 0).len(), 1);
+}
+
+#[test]
+fn keys_back_to_back_are_recorded_as_one_by_one() {
+    let keys: Vec<(usize, u32)> = (0..100).map(|at| (at % 3, 1)).collect();
+    let text: Vec<u8> = keys.iter().flat_map(|&(id, _)| key(id)).collect();
+    let lengths = vec![key(0).len() as i32; 100];
+    merged(
+        SMALL,
+        |recorder| {
+            let mut batch = recorder.begin();
+            assert!(batch.joined(&text, &lengths, None));
+            assert!(batch.joined(&text, &lengths, Some(&[10, 0, 20])), "a missing weight is 0");
+            assert!(batch.joined(b"", &[], None));
+            assert!(!batch.joined(&text, &lengths[1..], None));
+            assert!(!batch.joined(b"abc", &[4, -1], None));
+            assert!(!batch.joined(b"abc", &[3], Some(&[-1])));
+        },
+        |aggregator| {
+            let name = |id| String::from_utf8(key(id)).unwrap();
+            assert_eq!(top(aggregator, 0), [(name(2), 53, 53), (name(0), 44, 44), (name(1), 33, 33)]);
+        },
+    );
+}
+
+#[test]
+fn what_a_full_window_has_no_room_for_is_not_counted() {
+    let batch = |recorder: &mut Recorder<'_>, weights: [i32; 2]| {
+        let text = [key(1), key(2)].concat();
+        assert!(recorder.begin().joined(&text, &[key(1).len() as i32; 2], Some(&weights)));
+    };
+    merged(
+        SMALL,
+        |recorder| {
+            batch(recorder, [i32::MAX, 100]);
+            batch(recorder, [i32::MAX, 100]);
+            batch(recorder, [5, 5]);
+        },
+        |aggregator| {
+            let rest = u64::from(u32::MAX) - 100 - i32::MAX as u64;
+            assert_eq!(aggregator.bounds(hash(1)).lower, i32::MAX as u64 + rest);
+            assert_eq!(aggregator.bounds(hash(2)).lower, 100);
+        },
+    );
 }
 
 #[test]

@@ -9,9 +9,9 @@ use keylane_core::region::Memory;
 const SMALL: Options = Options { max_threads: 2, sets: 8, name_bytes: 256, cells: 4 };
 
 #[test]
-fn a_thread_takes_384_kib_and_its_counters_by_default() {
+fn a_thread_takes_400_kib_and_its_counters_by_default() {
     let layout = Layout::new(Options::default()).unwrap();
-    let windows = 2 * (1024 * 128 + (64 << 10));
+    let windows = 2 * (1024 * (128 + 8) + (64 << 10));
     assert_eq!(layout.seat_bytes(), windows + 256 * 8 + 3 * 64);
     assert_eq!(layout.bytes(), 64 * layout.seat_bytes() + 2 * 64);
     assert_eq!(layout.names(), 244);

@@ -24,9 +24,16 @@ pub fn hash(id: usize) -> u64 {
 pub fn record(recorder: &mut Recorder<'_>, hits: &[(usize, u32)]) {
     let mut batch = recorder.begin();
     for &(id, weight) in hits {
-        let key = key(id);
-        batch.hit(hash64(&key), &key, weight);
+        batch.hit(&key(id), weight);
     }
+}
+
+/// Records one batch of keys that lie back to back.
+pub fn record_joined(recorder: &mut Recorder<'_>, hits: &[(usize, u32)]) {
+    let keys: Vec<Vec<u8>> = hits.iter().map(|&(id, _)| key(id)).collect();
+    let lengths: Vec<i32> = keys.iter().map(|key| key.len() as i32).collect();
+    let weights: Vec<i32> = hits.iter().map(|&(_, weight)| weight as i32).collect();
+    assert!(recorder.begin().joined(&keys.concat(), &lengths, Some(&weights)));
 }
 
 /// The keys ranked, as text, with their lower and upper rates.

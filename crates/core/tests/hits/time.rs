@@ -1,6 +1,6 @@
 //! Over time: when a key is found and let go, and that neither late nor frequent merges bend its rate.
 
-use crate::support::{create, hash, memory, record, top};
+use crate::support::{create, hash, key, memory, record, top};
 use keylane_core::hits::{Aggregator, Bounds, Options, Recorder, SLOT_US, SLOTS};
 
 const OPTIONS: Options = Options { max_threads: 2, sets: 64, name_bytes: 4096, cells: 0 };
@@ -108,9 +108,9 @@ fn what_was_recorded_before_the_first_merge_is_dropped() {
 fn a_thread_in_a_batch_is_late_and_loses_nothing() {
     with(|recorder, aggregator| {
         let mut batch = recorder.begin();
-        batch.hit(hash(1), b"one", 40);
+        batch.hit(&key(1), 40);
         assert_eq!(aggregator.merge(SLOT_US).late, 1);
-        batch.hit(hash(1), b"one", 2);
+        batch.hit(&key(1), 2);
         assert_eq!(aggregator.merge(2 * SLOT_US).late, 1);
         drop(batch);
         record(recorder, &[(1, 1_000)]);
