@@ -19,9 +19,8 @@ use loom::thread;
 const OPTIONS: Options = Options { max_threads: 1, sets: 1, name_bytes: 64, cells: 1 };
 const WORDS: usize = 176;
 
-fn explore(preemptions: Option<usize>, model: impl Fn(Hits<'static>) + Sync + Send + 'static) {
+fn explore(model: impl Fn(Hits<'static>) + Sync + Send + 'static) {
     let mut builder = Builder::new();
-    builder.preemption_bound = preemptions;
     builder.max_branches = 100_000;
     builder.check(move || {
         let memory = Box::into_raw(Box::new(Memory::new(WORDS * 4)));
@@ -43,7 +42,7 @@ fn hash(key: u8) -> u64 {
 
 #[test]
 fn a_hit_arrives_once_whenever_the_windows_are_flipped() {
-    explore(Some(3), |hits| {
+    explore(|hits| {
         let mut aggregator = hits.aggregate().unwrap();
         let mut recorder = hits.join().unwrap();
         aggregator.merge(0);
@@ -72,7 +71,7 @@ fn a_hit_arrives_once_whenever_the_windows_are_flipped() {
 
 #[test]
 fn a_seat_that_changes_hands_takes_its_hits_along() {
-    explore(Some(3), |hits| {
+    explore(|hits| {
         let mut aggregator = hits.aggregate().unwrap();
         let mut recorder = hits.join().unwrap();
         aggregator.merge(0);
