@@ -7,12 +7,12 @@
  */
 import { basename } from "node:path";
 import { nativeInfo } from "keylane";
-import { startSingle } from "keylane/sandbox";
+import { startCluster, startSingle } from "keylane/sandbox";
 import { ALONE, CACHES, type CacheId, READERS } from "./baselines/cache/contestant.js";
 import type { CacheEntry, CacheRound } from "./harness/cache-child.js";
 import { profiles, smallKey, smallValue, write } from "./harness/cache-keys.js";
 import { contest } from "./harness/contest.js";
-import { serverVersion } from "./harness/nodes.js";
+import { serverVersion, setAcross } from "./harness/nodes.js";
 import type { ReplayEntry } from "./harness/replay-child.js";
 import { REPLAYED, type ReplayedName } from "./harness/replay.js";
 import type { Settings, Suite } from "./harness/suite.js";
@@ -46,7 +46,8 @@ export function judgeReads(rows: readonly Row[], verdict: Verdict): void {
     verdict.add(`ops/s: ${own} ÷ ${peer}`, ratio(ops(own), ops(peer)), bounds);
   versus(PEEK, "lru-cache get, ttl", { atLeast: 1.15 });
   versus(PEEK, "lmdb get", { atLeast: 20 });
-  versus(PEEK, "node-redis await get, client-side cache", { atLeast: 100 });
+  versus(PEEK, "node-redis cluster await get, client-side cache", { atLeast: 100 });
+  versus(PEEK, "node-redis await get, client-side cache");
   versus(GET, "bentocache await get, memory", { atLeast: 10 });
   versus(PEEK, "Map.get, no bound and no expiry");
   versus("keylane peek, shared region", "lmdb get");
@@ -70,7 +71,7 @@ export function judgeHits(rows: readonly Row[], verdict: Verdict): void {
 
 const grouped = (n: number) => n.toLocaleString("en-US");
 
-async function playCaches(settings: Settings, server: string): Promise<Row[]> {
+async function playCaches(settings: Settings, server: string, nodes: readonly string[]): Promise<Row[]> {
   const { quick } = settings;
   const count = quick ? QUICK_KEYS : KEYS;
   const small = quick ? QUICK_SMALL_KEYS : SMALL_KEYS;
@@ -81,10 +82,19 @@ async function playCaches(settings: Settings, server: string): Promise<Row[]> {
     (i) => keys[i],
     (i) => texts[i],
   );
+  await setAcross(
+    nodes[0]!,
+    count,
+    (i) => keys[i]!,
+    (i) => texts[i]!,
+  );
   await write(server, small, smallKey, smallValue);
   const round: CacheRound = { maxMs: quick ? QUICK_ROUND_MS : ROUND_MS };
   const play = (group: string, ids: readonly CacheId[]): Promise<Row[]> => {
-    const entrants = ids.map((id) => ({ name: id, entry: { id, server, count, small } satisfies CacheEntry }));
+    const entrants = ids.map((id) => ({
+      name: id,
+      entry: { id, server, cluster: nodes, count, small } satisfies CacheEntry,
+    }));
     return contest(
       settings,
       "cache-child",
@@ -129,10 +139,11 @@ export const cache: Suite = {
       const environment = { ...began, settings: { core, rounds, quick, trace: basename(trace) } };
       return { environment, rows, ratios: verdict.ratios, goals: verdict.goals };
     }
-    settings.note("starting a server");
+    settings.note("starting a server and a cluster");
     await using server = await startSingle();
+    await using cluster = await startCluster({ primaries: 3 });
     const version = await serverVersion(server.address);
-    const rows = await playCaches(settings, server.address);
+    const rows = await playCaches(settings, server.address, cluster.seeds);
     judgeReads(rows, verdict);
     judgeSharing(rows, verdict);
     const environment = { ...began, settings: { server: version, core, rounds, quick } };

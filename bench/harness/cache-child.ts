@@ -7,6 +7,7 @@ import { type Contestant, serve } from "./serve.js";
 export interface CacheEntry {
   readonly id: CacheId;
   readonly server: string;
+  readonly cluster: readonly string[];
   readonly count: number;
   readonly small: number;
 }
@@ -16,8 +17,8 @@ export interface CacheRound {
   readonly maxMs: number;
 }
 
-serve(async ({ id, server, count, small }: CacheEntry): Promise<Contestant<CacheRound>> => {
+serve(async ({ id, server, cluster, count, small }: CacheEntry): Promise<Contestant<CacheRound>> => {
   const { name, role, open } = await loadContestant(id);
-  const cache = await open({ server, set: profiles(count), small });
+  const cache = await open({ server, cluster, set: profiles(count), small });
   return { name, role, play: ({ maxMs }) => cache.play(maxMs), close: () => cache.close() };
 });

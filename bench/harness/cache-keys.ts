@@ -11,6 +11,8 @@ import type { Pass } from "./passes.js";
 export interface ProfileSet {
   readonly keys: readonly string[];
   readonly texts: readonly string[];
+  /** In which order a pass reads them: at random, as requests come. */
+  readonly order: readonly number[];
   /** The two fields that are compared. */
   readonly users: Int32Array;
   readonly prices: Int32Array;
@@ -29,7 +31,34 @@ export function profiles(count: number): ProfileSet {
     texts: of.map((profile) => flat(JSON.stringify(profile))),
     users: Int32Array.from(of, ({ user }) => user),
     prices: Int32Array.from(of, ({ price }) => price),
+    order: shuffled(count),
   };
+}
+
+/** 0 … `count` − 1, in the same random order each time (Fisher–Yates, drawn by a multiplicative congruential generator). */
+function shuffled(count: number): number[] {
+  const order = Array.from({ length: count }, (_, i) => i);
+  let state = 20_261_130;
+  for (let i = count - 1; i > 0; i -= 1) {
+    state = Math.imul(state, 0x915f77f5) + 1;
+    const j = (state >>> 0) % (i + 1);
+    [order[i], order[j]] = [order[j]!, order[i]!];
+  }
+  return order;
+}
+
+/** A set's keys and what is compared, in the order in which a pass reads them. */
+function inTurn({ keys, users, prices, order }: ProfileSet): Pick<ProfileSet, "keys" | "users" | "prices"> {
+  return {
+    keys: order.map((at) => keys[at]!),
+    users: Int32Array.from(order, (at) => users[at]!),
+    prices: Int32Array.from(order, (at) => prices[at]!),
+  };
+}
+
+/** A profile as a service gets it: parsed from the text that the server holds. */
+export function parsed({ texts }: ProfileSet, at: number): Profile {
+  return JSON.parse(texts[at]!) as Profile;
 }
 
 /** Key number `i` of the memory row: 25 bytes. */
@@ -54,10 +83,8 @@ export function write(
 }
 
 /** A pass over all profiles of a cache that answers at once. */
-export function profilePass(
-  { keys, users, prices }: ProfileSet,
-  get: (key: string) => Profile | null | undefined,
-): Pass {
+export function profilePass(set: ProfileSet, get: (key: string) => Profile | null | undefined): Pass {
+  const { keys, users, prices } = inTurn(set);
   const count = keys.length;
   return () => {
     let wrong = 0;
@@ -71,10 +98,8 @@ export function profilePass(
 }
 
 /** A pass over all profiles of a cache that answers by promises, one after the other. */
-export function awaitedPass(
-  { keys, users, prices }: ProfileSet,
-  get: (key: string) => Promise<Profile | null | undefined>,
-): Pass {
+export function awaitedPass(set: ProfileSet, get: (key: string) => Promise<Profile | null | undefined>): Pass {
+  const { keys, users, prices } = inTurn(set);
   const count = keys.length;
   return async () => {
     let wrong = 0;
@@ -83,6 +108,19 @@ export function awaitedPass(
       if (profile === undefined || profile === null || profile.user !== users[i] || profile.price !== prices[i])
         wrong += 1;
     }
+    return wrong;
+  };
+}
+
+/** As `awaitedPass`, of a cache that gives the texts. */
+export function textPass(
+  { keys, texts, order }: ProfileSet,
+  get: (key: string) => Promise<string | null>,
+): () => Promise<number> {
+  const [asked, wanted] = [order.map((at) => keys[at]!), order.map((at) => texts[at]!)];
+  return async () => {
+    let wrong = 0;
+    for (let i = 0; i < asked.length; i += 1) if ((await get(asked[i]!)) !== wanted[i]) wrong += 1;
     return wrong;
   };
 }

@@ -88,15 +88,30 @@ const LOAD_CHUNK = 20_000;
 const OK = "+OK\r\n";
 
 /** Writes every key of `spec` with its value. */
-export async function load(seed: string, spec: KeySpec): Promise<void> {
+export function load(seed: string, spec: KeySpec): Promise<void> {
+  return setAcross(
+    seed,
+    spec.count,
+    (i) => keyAt(spec, i),
+    (i) => valueAt(i),
+  );
+}
+
+/** Writes `count` keys to the cluster behind `seed`. */
+export async function setAcross(
+  seed: string,
+  count: number,
+  keyOf: (i: number) => string,
+  valueOf: (i: number) => string,
+): Promise<void> {
   const { primaries, owner } = await slotMap(seed);
   const sockets = await Promise.all(primaries.map(dial));
   try {
-    for (let from = 0; from < spec.count; from += LOAD_CHUNK) {
+    for (let from = 0; from < count; from += LOAD_CHUNK) {
       const frames: string[][] = primaries.map(() => []);
-      for (let i = from; i < Math.min(spec.count, from + LOAD_CHUNK); i += 1) {
-        const key = keyAt(spec, i);
-        frames[owner[keySlot(key)]].push(encodeCommand("SET", key, valueAt(i)));
+      for (let i = from; i < Math.min(count, from + LOAD_CHUNK); i += 1) {
+        const key = keyOf(i);
+        frames[owner[keySlot(key)]].push(encodeCommand("SET", key, valueOf(i)));
       }
       await Promise.all(sockets.map((socket, n) => acknowledge(socket, frames[n])));
     }

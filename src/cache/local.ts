@@ -31,6 +31,8 @@ export class LocalCache {
   /** Answers given by this thread's map. */
   hits = 0;
   readonly #entries = new Map<string, LocalEntry>();
+  /** Keys from the oldest on. One iterator for all: a new one would walk every place that a removed key has left. */
+  readonly #oldest = this.#entries.keys();
   readonly #proofs: Int32Array;
   readonly #hitWords: Int32Array;
   readonly #words: Int32Array;
@@ -66,7 +68,7 @@ export class LocalCache {
       entry.check = check;
       return;
     }
-    if (this.#entries.size >= MAX_ENTRIES) this.#entries.delete(this.#entries.keys().next().value!);
+    if (this.#entries.size >= MAX_ENTRIES) this.#entries.delete(this.#oldest.next().value!);
     this.#entries.set(key, new LocalEntry(value, index, proof, check));
   }
 

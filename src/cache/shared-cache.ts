@@ -156,7 +156,7 @@ export class SharedCache implements LoadTarget {
       this.#flights.joined(key) ??
       this.#flights.run(
         key,
-        () => (this.#closed ? undefined : this.#lookup(key, 0)),
+        () => (this.#closed || !this.#region.session.holds(key) ? undefined : this.#lookup(key, 0)),
         (timeoutMs, flight) => this.#load(key, { timeoutMs }, "load", flight),
       );
     const landed = flight.join((value) => copyOf(value, this.#codec));

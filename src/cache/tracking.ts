@@ -5,6 +5,7 @@
  *
  * A connection that died silently hears nothing, so idle ones are asked to answer at intervals: that bounds staleness.
  */
+import { setImmediate as nextTurn } from "node:timers/promises";
 import type { KeylaneError } from "../errors.js";
 import type { ConnectionHooks, DomainLane } from "../lane/lane.js";
 import type { NodeLane } from "../lane/node.js";
@@ -133,12 +134,16 @@ export class Tracking implements ConnectionHooks {
 
   async #ask(node: NodeLane): Promise<void> {
     const { feeder } = node.feed;
+    const asked = performance.now();
     try {
       await this.#lane.callNode(node, "PING", [], RAW_SHAPE, HEARTBEAT_LIMIT_MS);
     } catch (error) {
       // A refusal (a user without PING) is a sign of life as good as any.
-      const alive = (error as KeylaneError).outcome === "rejected";
-      if (!alive && feeder !== 0 && node.feed.feeder === feeder) node.reset(error as Error);
+      if ((error as KeylaneError).outcome === "rejected") return;
+      // When this thread stood still, the answer may lie in the socket: it is read before the connection is judged.
+      await nextTurn();
+      const silent = node.inbox.heardAt < asked && node.feed.feeder === feeder;
+      if (silent && feeder !== 0) node.reset(error as Error);
     }
   }
 }

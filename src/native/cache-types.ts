@@ -91,6 +91,8 @@ export interface CacheSession {
   lookup(key: string | Uint8Array, staleMs: number, leaseMs: number, out: Uint8Array, info: Int32Array): number;
   /** Begins a load: the ticket to hand to `store`. */
   beginLoad(key: string | Uint8Array): number;
+  /** Whether a key is cached and fresh, without counting it as a lookup. */
+  holds(key: string | Uint8Array): boolean;
   /** The ticket that a load would get now: another one than before when the key was invalidated since. */
   ticket(key: string | Uint8Array): number;
   /** Stores a loaded value (null: the key does not exist). */

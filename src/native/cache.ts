@@ -32,6 +32,7 @@ function sessionOf(seat: Seat): CacheSession {
     ...description,
     lookup: seat.lookup,
     beginLoad: seat.beginLoad,
+    holds: seat.holds,
     ticket: seat.ticket,
     store: seat.store,
     invalidate: seat.invalidate,

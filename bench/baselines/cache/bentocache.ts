@@ -1,8 +1,8 @@
 /** bentocache with its memory layer alone, values kept as objects (its fastest setting). */
-import { profileOf, type Profile } from "#dist/cli/demo/ads.js";
+import type { Profile } from "#dist/cli/demo/ads.js";
 import { BentoCache, bentostore } from "bentocache";
 import { memoryDriver } from "bentocache/drivers/memory";
-import { awaitedPass } from "../../harness/cache-keys.js";
+import { awaitedPass, parsed } from "../../harness/cache-keys.js";
 import { playPasses } from "../../harness/passes.js";
 import type { CacheContestant } from "./contestant.js";
 import { LIFE_MS } from "./keylane-open.js";
@@ -13,7 +13,7 @@ export const contestant: CacheContestant = {
   async open({ set }) {
     const store = bentostore().useL1Layer(memoryDriver({ maxItems: 2 * set.keys.length, serialize: false }));
     const bento = new BentoCache({ default: "memory", ttl: LIFE_MS, stores: { memory: store } });
-    for (const [user, key] of set.keys.entries()) await bento.set({ key, value: profileOf(user) });
+    for (const [user, key] of set.keys.entries()) await bento.set({ key, value: parsed(set, user) });
     const pass = awaitedPass(set, (key) => bento.get<Profile>({ key }));
     return {
       play: (maxMs) => playPasses("bentocache", pass, set.keys.length, maxMs),

@@ -9,6 +9,8 @@ import type { Role, Sample } from "../../report/types.js";
 export interface CacheTarget {
   /** `host:port` of a server that holds the profiles. */
   readonly server: string;
+  /** Nodes of a cluster that holds them too. */
+  readonly cluster: readonly string[];
   readonly set: ProfileSet;
   /** How many small keys it holds besides. */
   readonly small: number;
@@ -36,6 +38,7 @@ export const CACHES = [
   "lru-cache",
   "lmdb",
   "node-redis-csc",
+  "node-redis-csc-cluster",
   "bentocache",
   "map",
   "loop",

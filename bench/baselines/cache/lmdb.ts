@@ -2,9 +2,9 @@
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { profileOf, type Profile } from "#dist/cli/demo/ads.js";
+import type { Profile } from "#dist/cli/demo/ads.js";
 import { open } from "lmdb";
-import { profilePass } from "../../harness/cache-keys.js";
+import { parsed, profilePass } from "../../harness/cache-keys.js";
 import { playPasses } from "../../harness/passes.js";
 import type { CacheContestant } from "./contestant.js";
 
@@ -14,7 +14,7 @@ export const contestant: CacheContestant = {
   async open({ set }) {
     const folder = mkdtempSync(join(tmpdir(), "keylane-bench-lmdb-"));
     const store = open<Profile, string>({ path: join(folder, "profiles") });
-    await Promise.all(set.keys.map((key, user) => store.put(key, profileOf(user))));
+    await Promise.all(set.keys.map((key, user) => store.put(key, parsed(set, user))));
     const pass = profilePass(set, (key) => store.get(key));
     return {
       play: (maxMs) => playPasses("lmdb", pass, set.keys.length, maxMs),

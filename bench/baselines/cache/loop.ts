@@ -1,6 +1,5 @@
 /** The loop and the comparison without a cache: their share in every other row. */
-import { profileOf } from "#dist/cli/demo/ads.js";
-import { profilePass } from "../../harness/cache-keys.js";
+import { parsed, profilePass } from "../../harness/cache-keys.js";
 import { playPasses } from "../../harness/passes.js";
 import type { CacheContestant } from "./contestant.js";
 
@@ -8,7 +7,7 @@ export const contestant: CacheContestant = {
   name: "loop alone (array)",
   role: "overhead",
   open({ set }) {
-    const values = set.keys.map((_, user) => profileOf(user));
+    const values = set.order.map((user) => parsed(set, user));
     let at = 0;
     const pass = profilePass(set, () => {
       const profile = values[at];

@@ -1,7 +1,7 @@
 /** lru-cache with a ttl: a private cache of one thread, of decoded values. */
-import { profileOf, type Profile } from "#dist/cli/demo/ads.js";
+import type { Profile } from "#dist/cli/demo/ads.js";
 import { LRUCache } from "lru-cache";
-import { profilePass } from "../../harness/cache-keys.js";
+import { parsed, profilePass } from "../../harness/cache-keys.js";
 import { playPasses } from "../../harness/passes.js";
 import type { CacheContestant } from "./contestant.js";
 import { LIFE_MS } from "./keylane-open.js";
@@ -11,7 +11,7 @@ export const contestant: CacheContestant = {
   role: "peer",
   open({ set }) {
     const cache = new LRUCache<string, Profile>({ max: 2 * set.keys.length, ttl: LIFE_MS });
-    for (const [user, key] of set.keys.entries()) cache.set(key, profileOf(user));
+    for (const [user, key] of set.keys.entries()) cache.set(key, parsed(set, user));
     const pass = profilePass(set, (key) => cache.get(key));
     return Promise.resolve({
       play: (maxMs) => playPasses("lru-cache", pass, set.keys.length, maxMs),

@@ -1,6 +1,5 @@
 /** A plain Map, without bound or expiry: the least a lookup by string costs. */
-import { profileOf } from "#dist/cli/demo/ads.js";
-import { profilePass } from "../../harness/cache-keys.js";
+import { parsed, profilePass } from "../../harness/cache-keys.js";
 import { playPasses } from "../../harness/passes.js";
 import type { CacheContestant } from "./contestant.js";
 
@@ -8,7 +7,7 @@ export const contestant: CacheContestant = {
   name: "Map.get, no bound and no expiry",
   role: "bound",
   open({ set }) {
-    const map = new Map(set.keys.map((key, user) => [key, profileOf(user)]));
+    const map = new Map(set.keys.map((key, user) => [key, parsed(set, user)]));
     const pass = profilePass(set, (key) => map.get(key));
     return Promise.resolve({
       play: (maxMs) => playPasses("Map", pass, set.keys.length, maxMs),

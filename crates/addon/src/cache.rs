@@ -102,6 +102,7 @@ fn seat<const N: usize>(
         function!("describe", describe),
         function!("lookup", lookup),
         function!("beginLoad", begin_load),
+        function!("holds", holds),
         function!("ticket", ticket),
         function!("store", store),
         function!("invalidate", invalidate),
@@ -180,6 +181,14 @@ fn begin_load(call: &Call<'_, 1>, held: &Shared) -> Result<Returned, Fault> {
     held.with(|seat| {
         let ticket = seat.keyed(call, |hash, _| Ok(seat.session.begin_load(hash)))?;
         call.int(ticket as i32)
+    })
+}
+
+/// `holds(key)`
+fn holds(call: &Call<'_, 1>, held: &Shared) -> Result<Returned, Fault> {
+    held.with(|seat| {
+        let held = seat.keyed(call, |hash, key| Ok(seat.session.cache().holds(hash, key)))?;
+        call.boolean(held)
     })
 }
 

@@ -1,5 +1,5 @@
-//! A record of the arena: one cached key with its value. Immutable once a way of the index points at it, but for the word
-//! that elects refreshers, which is written under the lock of the key's group.
+//! A record of the arena: one cached key with its value. Immutable once a way of the index points at it, but for its expiry,
+//! which may be brought forward, and the word that elects refreshers. Both are written under the lock of the key's group.
 //!
 //! ```text
 //! word 0   upper half of the key's hash            1   expiry, ms of the region's clock

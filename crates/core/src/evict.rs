@@ -136,7 +136,10 @@ impl<S: Steps> Session<'_, S> {
         self.steps.step();
         let _guard = self.lock_group(group);
         if cache.position(way).load(Relaxed) == position as u32 {
-            copy[entry::REFRESH].store(record[entry::REFRESH].load(Relaxed), Relaxed);
+            // Written under the lock, and perhaps since the record was copied.
+            for word in [entry::EXPIRY, entry::REFRESH] {
+                copy[word].store(record[word].load(Relaxed), Relaxed);
+            }
             cache.position(way).store(to as u32, Release);
         }
         true

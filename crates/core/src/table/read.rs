@@ -248,7 +248,8 @@ impl Cache<'_> {
         proof_index < self.layout.ways && self.region.word(self.layout.proofs + proof_index).load(Acquire) == proof
     }
 
-    /// Whether `key` is cached and fresh, without counting, copying or electing. For tools and tests.
+    /// Whether `key` is cached and fresh, without counting, copying or electing. A hint: while the key is being changed it may
+    /// be wrong either way.
     #[must_use]
     pub fn holds(&self, hash: u64, key: &[u8]) -> bool {
         let found = self.find(self.place(hash), key).and_then(|(_, position)| self.record(position));
