@@ -10,9 +10,11 @@
  */
 import { badArgument, faultOfMs } from "../lane/arguments.js";
 import { KeylaneError } from "../errors.js";
-import { native } from "../native/index.js";
 import type { CallOptions, Reply } from "../types.js";
+import { Ask } from "./ask.js";
+import type { Operation } from "./ask.js";
 import { Denials } from "./denials.js";
+import type { UserDenials } from "./denials.js";
 import { Desk, noDecision } from "./desk.js";
 import type { Counts } from "./desk.js";
 import { Floors } from "./floors.js";
@@ -21,11 +23,9 @@ import { KeyCaps } from "./key-caps.js";
 import { MAX_TEXT, MAX_USER, Planner, assertText, markOf } from "./plan.js";
 import type { Plan } from "./plan.js";
 import { CAP_WORDS, HEAD_WORDS, Status, isDecision, statesOf } from "./reply.js";
+import type { Place } from "./replicas.js";
 import { DECIDE, UNDO } from "./scripts.js";
 import type { Cap, CapsResult, IdOptions, KeyCap, ReserveOptions, TakeOptions } from "./types.js";
-
-/** What a script is asked to do. */
-type Operation = "c" | "t" | "r" | "m" | "f" | "l";
 
 const NO_OPTIONS: CallOptions = {};
 
@@ -46,8 +46,8 @@ export class Caps {
     this.#home = home;
     const { domain, region, options } = home;
     this.#desk = domain === null ? null : new Desk(domain, options.onError, this.#counts, home.degraded);
-    this.#denials = new Denials(region, domain?.lane.config.index ?? 0, "caps");
-    this.#floors = domain === null ? null : new Floors(domain.lane.topology, (user) => this.#keyOf(user));
+    this.#denials = new Denials(region, domain?.lane.config.index ?? 0);
+    this.#floors = domain === null ? null : new Floors(domain.lane.topology);
     this.#keys = new KeyCaps(home, this.#counts);
   }
 
@@ -120,62 +120,86 @@ export class Caps {
   ): Promise<CapsResult> {
     try {
       const plan = this.#planner.plan(caps);
-      assertText("user", user, MAX_USER);
       if (id !== undefined) assertText("id", id, MAX_TEXT);
       assertLimits(options);
+      const mayKnow = op !== "m" && options.signal?.aborted !== true;
+      const denial = mayKnow ? this.#known(this.#denials.find(user), plan, id) : null;
+      if (denial !== null) return Promise.resolve(denial);
+      assertText("user", user, MAX_USER);
       const desk = this.#ready();
-      const known = op === "m" || options.signal?.aborted === true ? null : this.#denials.find(user);
-      const denial = known === null ? null : known.answer(plan, id ?? "", this.#denials.now);
-      if (denial === null) return this.#ask(desk, op, user, plan, id ?? "", lifeMs, options);
-      this.#counts.cached += 1;
-      return Promise.resolve(denial);
+      const key = this.#keyOf(user);
+      const shared = mayKnow ? this.#known(this.#denials.fetch(user, key), plan, id) : null;
+      if (shared !== null) return Promise.resolve(shared);
+      return this.#ask(new Ask(desk, op, user, key, plan, id ?? "", lifeMs, options));
     } catch (error) {
       return Promise.reject(error as Error);
     }
   }
 
-  async #ask(
-    desk: Desk,
-    op: Operation,
-    user: string,
-    plan: Plan,
-    id: string,
-    lifeMs: number,
-    options: CallOptions,
-  ): Promise<CapsResult> {
-    const key = this.#keyOf(user);
-    const slot = native.slot(key);
-    const began = performance.now();
-    this.#floors!.look(began);
-    const ticket = this.#denials.ticket(user);
-    const sent = this.#denials.now;
-    const floors = this.#floors!.of(user, plan);
-    const { strict } = this.#home.options;
-    const place = strict ? desk.replicas.place(slot) : null;
-    let figures: number[];
+  #known(denials: UserDenials | null, plan: Plan, id = ""): CapsResult | null {
+    const answer = denials === null ? null : denials.answer(plan, id, this.#denials.now);
+    if (answer !== null) this.#counts.cached += 1;
+    return answer;
+  }
+
+  #ask(ask: Ask): Promise<CapsResult> {
+    const { desk, user, key, plan, slot } = ask;
+    ask.ticket = this.#denials.ticket(key);
+    ask.sent = this.#denials.now;
+    this.#floors!.look(ask.sent);
+    ask.floors = this.#floors!.of(user, plan);
+    if (this.#home.options.strict) ask.place = desk.replicas.place(slot);
+    return this.#send(ask);
+  }
+
+  #send(ask: Ask): Promise<CapsResult> {
+    return ask.desk.run(DECIDE, this.#words(ask), ask.options).then(
+      (reply) => this.#landed(ask, reply),
+      (error: unknown) => ask.desk.failed(ask.slot, error),
+    );
+  }
+
+  #landed(ask: Ask, reply: Reply): CapsResult | Promise<CapsResult> {
+    const { desk, op, user, plan, slot } = ask;
+    const end = HEAD_WORDS + CAP_WORDS * plan.length;
+    const answered = isDecision(reply, end);
+    if (answered && reply[0] === Status.OTHER_TIME && !ask.again) {
+      ask.again = true;
+      this.#offsetMs = reply[1]! - Date.now();
+      return this.#send(ask);
+    }
+    if (!answered || reply[0] === Status.OTHER_TIME) return desk.failed(slot, noDecision(desk.domain));
+    if (reply[0] === Status.OTHER_CAPS) throw otherCaps();
+    desk.answered(slot);
+    this.#counts.repaired += reply.at(-1)!;
+    if (ask.floors !== null) this.#floors!.raised(user, plan);
+    const result: CapsResult = {
+      allowed: reply[0] !== Status.DENIED,
+      caps: statesOf(plan, reply),
+      source: "redis",
+    };
+    if (!result.allowed) {
+      this.#counts.denied += 1;
+      const ids = reply[end] as unknown as string[] | number;
+      this.#denials.add(user, ask.key, plan, reply, Array.isArray(ids) ? ids : null, ask.ticket, ask.sent);
+      return result;
+    }
+    if (reply[0] === Status.ALLOWED && op !== "c") {
+      if (op !== "r") this.#floors!.note(user, slot, plan, reply, ask.sent);
+      if (ask.place !== null) return this.#confirm(ask, ask.place, result);
+    }
+    this.#counts.allowed += 1;
+    return result;
+  }
+
+  async #confirm({ desk, slot }: Ask, place: Place, result: CapsResult): Promise<CapsResult> {
     try {
-      const words = HEAD_WORDS + CAP_WORDS * plan.length;
-      const send = (): Promise<Reply> => desk.run(DECIDE, this.#words(op, key, plan, id, lifeMs, floors), options);
-      figures = await this.#settle(desk, send, words);
-      desk.answered(slot);
-      const raised = figures.at(-1)!;
-      if (floors !== null) this.#floors!.raised(user, plan);
-      this.#counts.repaired += raised;
-      if (figures[0] === Status.ALLOWED && op !== "c") {
-        if (op !== "r") this.#floors!.note(user, plan, figures, began);
-        if (place !== null) await desk.replicas.confirmed(slot, place);
-      }
+      await desk.replicas.confirmed(slot, place);
     } catch (error) {
       return desk.failed(slot, error);
     }
-    const allowed = figures[0] !== Status.DENIED;
-    if (allowed) this.#counts.allowed += 1;
-    else {
-      this.#counts.denied += 1;
-      const ids = figures[HEAD_WORDS + CAP_WORDS * plan.length] as unknown as string[] | number;
-      this.#denials.add(user, plan, figures, Array.isArray(ids) ? ids : null, ticket, sent);
-    }
-    return { allowed, caps: statesOf(plan, figures), source: "redis" };
+    this.#counts.allowed += 1;
+    return result;
   }
 
   async #undo(op: "f" | "l", user: string, caps: readonly Cap[], options: IdOptions): Promise<boolean> {
@@ -186,41 +210,33 @@ export class Caps {
     assertLimits(options);
     const desk = this.#ready();
     const key = this.#keyOf(user);
-    const send = (): Promise<Reply> => {
+    const send = (now: number): Promise<Reply> => {
       const words = ["1", key, op, options.id, markOf(plan), String(plan.length)];
-      const now = Date.now() + this.#offsetMs;
       for (const cap of plan) words.push(cap.field, cap.window(now));
       return desk.run(UNDO, words, options);
     };
-    this.#denials.drop(user);
+    this.#denials.drop(user, key);
     try {
-      const [status] = await this.#settle(desk, send, HEAD_WORDS);
-      return status === Status.ALLOWED;
+      let reply = await send(Date.now() + this.#offsetMs);
+      if (isDecision(reply, HEAD_WORDS) && reply[0] === Status.OTHER_TIME) reply = await send(reply[1]!);
+      if (!isDecision(reply, HEAD_WORDS) || reply[0] === Status.OTHER_TIME) throw noDecision(desk.domain);
+      if (reply[0] === Status.OTHER_CAPS) throw otherCaps();
+      return reply[0] === Status.ALLOWED;
     } finally {
       // Whatever was decided before it is heard of now.
-      this.#denials.drop(user);
-      this.#floors!.forget(user, performance.now());
+      this.#denials.drop(user, key);
+      this.#floors!.forget(user, this.#denials.now);
     }
   }
 
-  /** Sends, and once more with the boundaries of the server's time when it asks for them. */
-  async #settle(desk: Desk, send: () => Promise<Reply>, words: number): Promise<number[]> {
-    let reply = await send();
-    if (isDecision(reply, words) && reply[0] === Status.OTHER_TIME) {
-      this.#offsetMs = reply[1]! - Date.now();
-      reply = await send();
-    }
-    if (!isDecision(reply, words) || reply[0] === Status.OTHER_TIME) throw noDecision(desk.domain);
-    if (reply[0] === Status.OTHER_CAPS) {
-      throw new KeylaneError("KEYLANE_ERR_ARGUMENT", "the id stands for other caps", { outcome: "rejected" });
-    }
-    return reply;
-  }
-
-  #words(op: Operation, key: string, plan: Plan, id: string, lifeMs: number, floors: string[] | null): string[] {
-    const words = ["1", key, op, id, id === "" ? "0" : markOf(plan), String(lifeMs), String(plan.length)];
+  #words({ op, key, plan, id, lifeMs, floors }: Ask): string[] {
+    const mark = id === "" ? "0" : markOf(plan);
+    const words = ["1", key, op, id, mark, String(lifeMs), String(plan.length)];
     const now = Date.now() + this.#offsetMs;
-    for (const cap of plan) words.push(cap.field, cap.limitText, cap.window(now));
+    for (let i = 0; i < plan.length; i += 1) {
+      const cap = plan[i]!;
+      words.push(cap.field, cap.limitText, cap.window(now));
+    }
     if (floors !== null) words.push(...floors);
     return words;
   }
@@ -230,6 +246,10 @@ export class Caps {
     const message = 'caps: no domain has the prefix "fc:"; name the one that holds them: caps: { domain }';
     throw new KeylaneError("KEYLANE_ERR_OPTIONS", message);
   }
+}
+
+function otherCaps(): KeylaneError {
+  return new KeylaneError("KEYLANE_ERR_ARGUMENT", "the id stands for other caps", { outcome: "rejected" });
 }
 
 function faultOfId(id: unknown): KeylaneError | null {

@@ -4,7 +4,7 @@
  * brought it was sent (the ticket), and it ends, on this process's own monotonic clock, no later than the server said.
  *
  * ```text
- * region    "\0caps\0" user → [[field, limit, used, resets at, end on the clock], …], hashes of the ids allowed (JSON)
+ * region    key → [[field, limit, used, resets at, end on the clock], …], hashes of the ids allowed (JSON)
  * ```
  *
  * The ids that a denied user's hash remembers come with the denial: one of them is asked for again, since it was allowed.
@@ -86,8 +86,11 @@ export class UserDenials {
     let first: Denial | null = null;
     let name = "";
     let more: CapState[] | null = null;
-    for (const cap of plan) {
-      for (const denial of this.denials) {
+    const { denials } = this;
+    for (let c = 0; c < plan.length; c += 1) {
+      const cap = plan[c]!;
+      for (let d = 0; d < denials.length; d += 1) {
+        const denial = denials[d]!;
         if (!denial.denies(cap, now)) continue;
         if (first === null) {
           first = denial;
@@ -107,16 +110,14 @@ export class UserDenials {
 export class Denials {
   readonly #region: SharedRegion | null;
   readonly #domain: number;
-  readonly #namespace: string;
   readonly #users = new Map<string, UserDenials>();
   /** Without a region: grows when something is given back. */
   #epoch = 0;
 
-  /** `namespace` keeps the users of one kind of cap apart from the other's; `domain` is the index that is told to the region. */
-  constructor(region: SharedRegion | null, domain: number, namespace: string) {
+  /** `domain` is the index that is told to the region. */
+  constructor(region: SharedRegion | null, domain: number) {
     this.#region = region;
     this.#domain = domain;
-    this.#namespace = `\0${namespace}\0`;
   }
 
   /** Milliseconds, wrapping; compare by signed difference. */
@@ -125,30 +126,38 @@ export class Denials {
     return region === null ? performance.now() | 0 : region.words[region.clock]!;
   }
 
-  /** What is known of a user, or null. */
+  /** What this thread knows of a user, or null. */
   find(user: string): UserDenials | null {
     const known = this.#users.get(user);
+    if (known === undefined) return null;
     const region = this.#region;
-    if (region === null) return known ?? null;
-    if (region.ended) return null;
-    if (known !== undefined) {
-      if (region.proofs[known.index] === known.proof && ((region.words[region.clock]! - known.check) | 0) < 0)
-        return known;
-      this.#users.delete(user);
-    }
-    return this.#fetch(region, user);
+    if (region === null) return known;
+    const proven =
+      !region.ended &&
+      region.proofs[known.index] === known.proof &&
+      ((region.words[region.clock]! - known.check) | 0) < 0;
+    if (proven) return known;
+    this.#users.delete(user);
+    return null;
+  }
+
+  /** What other threads know of a user, or null; `key` is the user's in the region. */
+  fetch(user: string, key: string): UserDenials | null {
+    const region = this.#region;
+    return region === null || region.ended ? null : this.#lookup(region, user, key);
   }
 
   /** To be taken before a call is sent, and given to `add` with what it brought. */
-  ticket(user: string): number {
+  ticket(key: string): number {
     const region = this.#region;
     if (region === null || region.ended) return this.#epoch;
-    return region.session.beginLoad(this.#namespace + user);
+    return region.session.beginLoad(key);
   }
 
   /** `sent` is the clock when the call was sent; `figures` and `ids` are the reply's. */
   add(
     user: string,
+    key: string,
     plan: Plan,
     figures: readonly number[],
     ids: readonly string[] | null,
@@ -166,7 +175,7 @@ export class Denials {
       fresh.push(new Denial(field, limit, used, at + figures[3 + 3 * i]!, (sent + life) | 0));
     }
     const { now } = this;
-    for (const old of this.find(user)?.denials ?? []) {
+    for (const old of (this.find(user) ?? this.fetch(user, key))?.denials ?? []) {
       const left = (old.end - now) | 0;
       if (left <= 0 || fresh.some(({ field, limit }) => field === old.field && limit === old.limit)) continue;
       longest = Math.max(longest, left);
@@ -176,6 +185,7 @@ export class Denials {
     if (fresh.length === 0 || longest <= 0) return;
     this.#keep(
       user,
+      key,
       new UserDenials(fresh, ids === null || ids.length > MOST_IDS ? null : ids.map(hashText)),
       longest,
       ticket,
@@ -183,14 +193,14 @@ export class Denials {
   }
 
   /** Forgets a user in every thread; denials under way are not kept. */
-  drop(user: string): void {
+  drop(user: string, key: string): void {
     this.#epoch += 1;
     this.#users.delete(user);
     const region = this.#region;
-    if (region !== null && !region.ended) region.session.invalidate(this.#namespace + user);
+    if (region !== null && !region.ended) region.session.invalidate(key);
   }
 
-  #keep(user: string, known: UserDenials, life: number, ticket: number): void {
+  #keep(user: string, key: string, known: UserDenials, life: number, ticket: number): void {
     const region = this.#region;
     if (region === null) {
       if (ticket === this.#epoch) this.#hold(user, known);
@@ -199,12 +209,11 @@ export class Denials {
     if (region.ended) return;
     const rows = known.denials.map(({ field, limit, used, resetsAtMs, end }) => [field, limit, used, resetsAtMs, end]);
     const bytes = Buffer.from(JSON.stringify([rows, known.ids]));
-    const stored = region.session.store(this.#namespace + user, bytes, life, 0, 0, this.#domain, ticket, info);
+    const stored = region.session.store(key, bytes, life, 0, 0, this.#domain, ticket, info);
     if (stored === CacheStored.KEPT) this.#proven(user, known);
   }
 
-  #fetch(region: SharedRegion, user: string): UserDenials | null {
-    const key = this.#namespace + user;
+  #lookup(region: SharedRegion, user: string, key: string): UserDenials | null {
     let kind = region.session.lookup(key, 0, 0, scratch, info);
     if (kind === CacheKind.NO_ROOM) {
       scratch = Buffer.allocUnsafeSlow(info[INFO_LENGTH]! * 2);

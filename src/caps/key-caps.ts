@@ -15,6 +15,9 @@ import { CAP_WORDS, HEAD_WORDS, Status, isDecision, statesOf } from "./reply.js"
 import { KEY } from "./scripts.js";
 import type { CapsResult, KeyCap } from "./types.js";
 
+/** Denials stand apart from the values of their keys. */
+const NAMESPACE = "\0cap\0";
+
 export class KeyCaps {
   readonly #home: CapsHome;
   readonly #counts: Counts;
@@ -24,7 +27,7 @@ export class KeyCaps {
   constructor(home: CapsHome, counts: Counts) {
     this.#home = home;
     this.#counts = counts;
-    this.#denials = new Denials(home.region, home.domain?.lane.config.index ?? 0, "cap-key");
+    this.#denials = new Denials(home.region, home.domain?.lane.config.index ?? 0);
   }
 
   take(key: string, cap: KeyCap): Promise<CapsResult> {
@@ -39,7 +42,8 @@ export class KeyCaps {
       const fault = timeoutMs === undefined ? null : faultOfMs("timeoutMs", timeoutMs);
       if (fault !== null) throw fault;
       const plan = [new PlannedCap({ name: key, limit, windowMs }, `k${windowMs}`, "", null)];
-      const known = signal?.aborted === true ? null : this.#denials.find(key);
+      const known =
+        signal?.aborted === true ? null : (this.#denials.find(key) ?? this.#denials.fetch(key, NAMESPACE + key));
       const denial = known === null ? null : known.answer(plan, id ?? "", this.#denials.now);
       if (denial === null) return this.#ask(this.#deskOf(key), key, plan, cap);
       this.#counts.cached += 1;
@@ -53,7 +57,7 @@ export class KeyCaps {
     const { id, limit, windowMs } = cap;
     const keys = id === undefined ? ["1", key] : ["2", key, this.#markKey(key, id)];
     const slot = native.slot(key);
-    const ticket = this.#denials.ticket(key);
+    const ticket = this.#denials.ticket(NAMESPACE + key);
     const sent = this.#denials.now;
     const place = this.#home.options.strict ? desk.replicas.place(slot) : null;
     let figures: number[];
@@ -71,7 +75,7 @@ export class KeyCaps {
     if (allowed) this.#counts.allowed += 1;
     else {
       this.#counts.denied += 1;
-      this.#denials.add(key, plan, figures, null, ticket, sent);
+      this.#denials.add(key, NAMESPACE + key, plan, figures, null, ticket, sent);
     }
     return { allowed, caps: statesOf(plan, figures), source: "redis" };
   }
