@@ -6,6 +6,7 @@
 import { writeFile } from "node:fs/promises";
 import { parseArgs } from "node:util";
 import { cache } from "./cache.js";
+import { caps } from "./caps.js";
 import type { Settings, Suite } from "./harness/suite.js";
 import { lane } from "./lane.js";
 import { phases } from "./phases.js";
@@ -15,7 +16,7 @@ import { renderTable } from "./report/table.js";
 import type { Report } from "./report/types.js";
 import { route } from "./route.js";
 
-const SUITES: readonly Suite[] = [lane, route, cache, phases];
+const SUITES: readonly Suite[] = [lane, route, cache, caps, phases];
 
 const USAGE = `usage: npm run bench -- <suite> [options]
 
