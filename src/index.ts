@@ -2,7 +2,7 @@
 export { Keylane } from "./keylane.js";
 export { ERRORS, KeylaneError } from "./errors.js";
 export type { ErrorContext, KeylaneErrorCode, Outcome, SerializedError } from "./errors.js";
-export type { CacheOptions, CapsOptions, DomainOptions, NodeOption, OpenOptions } from "./options.js";
+export type { CacheOptions, CapsOptions, DomainOptions, LedgerOptions, NodeOption, OpenOptions } from "./options.js";
 export type { Caps } from "./caps/caps.js";
 export type {
   Cap,
@@ -15,6 +15,8 @@ export type {
   TakeOptions,
   TimedCap,
 } from "./caps/types.js";
+export type { Ledger } from "./ledger/ledger.js";
+export type { AddOptions, Budget, ChargeOptions, ChargeResult, LedgerPending } from "./ledger/policy.js";
 export type { NatMap } from "./lane/config.js";
 export type { RawClient } from "./lane/raw.js";
 export type { Script } from "./lane/script.js";

@@ -20,6 +20,8 @@ import type { RawClient } from "./lane/raw.js";
 import { FLAG_SHAPE, INTEGER_SHAPE, STORED_SHAPE, TTL_SHAPE } from "./lane/replies.js";
 import type { Script } from "./lane/script.js";
 import type { Transaction } from "./lane/transaction.js";
+import { Ledger } from "./ledger/ledger.js";
+import type { LedgerPolicy } from "./ledger/policy.js";
 import { native } from "./native/index.js";
 import { Opcode } from "./native/types.js";
 import { resolveOptions } from "./options.js";
@@ -64,6 +66,7 @@ export class Keylane<Domains = Record<string, object>> extends EventEmitter<Keyl
   readonly #store: CacheStore | null;
   readonly #local: LocalCache | null;
   readonly #raw = new Map<string, RawClient>();
+  #ledger: Ledger | null = null;
   #closing: Promise<{ lost: number }> | null = null;
   /** Events from before `open` gave the instance away: nobody could listen yet. */
   #early: (() => void)[] | null = [];
@@ -122,9 +125,11 @@ export class Keylane<Domains = Record<string, object>> extends EventEmitter<Keyl
   }
 
   static async #open<Domains>(options: OpenOptions, handle: KeylaneHandle | null): Promise<Keylane<Domains>> {
-    const lanes = new Keylane<Domains>(options, resolveOptions(options), handle);
+    const resolved = resolveOptions(options);
+    const lanes = new Keylane<Domains>(options, resolved, handle);
     try {
       await Promise.all(lanes.#domains.map(({ lane }) => lane.open()));
+      if (handle === null && resolved.ledger !== null) lanes.#ledger = await lanes.#openLedger(resolved.ledger);
       lanes.#store?.opened();
       setImmediate(() => lanes.#tellEarly());
       return lanes;
@@ -290,6 +295,13 @@ export class Keylane<Domains = Record<string, object>> extends EventEmitter<Keyl
     return this.#calls.script(source);
   }
 
+  /** Billing. @throws KeylaneError `KEYLANE_ERR_OPTIONS` without the option `ledger`, and where `attach` opened */
+  get ledger(): Ledger {
+    if (this.#ledger !== null) return this.#ledger;
+    const message = "there is no ledger: it needs the option `ledger`, and belongs to the thread that opened";
+    throw new KeylaneError("KEYLANE_ERR_OPTIONS", message);
+  }
+
   /** The ioredis client of a domain, with connections of its own; closed with this instance. */
   redis(domain: string): RawClient {
     const index = this.#names.indexOf(domain);
@@ -342,20 +354,32 @@ export class Keylane<Domains = Record<string, object>> extends EventEmitter<Keyl
     const late = new Promise<void>((resolve) => {
       timer = setTimeout(resolve, timeoutMs);
     });
+    const unbooked = (await this.#ledger?.close(timeoutMs)) ?? 0;
     await Promise.race([Promise.all(this.#domains.map(({ lane }) => lane.drained())), late]);
     clearTimeout(timer);
-    return { lost: this.#end() };
+    return { lost: this.#end() + unbooked };
   }
 
   /** Gives everything back. Returns how many calls were not settled. */
   #end(): number {
     this.#store?.close();
+    this.#ledger?.destroy();
     let lost = 0;
     for (const { lane } of this.#domains) lost += lane.destroy();
     for (const raw of this.#raw.values()) raw.disconnect();
     this.#raw.clear();
     this.#store?.end();
     return lost;
+  }
+
+  #openLedger(policy: LedgerPolicy): Promise<Ledger> {
+    const { lane } = this.#domains[this.#names.indexOf(policy.domain)]!;
+    return Ledger.open(policy, {
+      script: (source) => this.#calls.script(source),
+      domainOf: (key) => this.#calls.domainOf(key).lane.config.domain,
+      upheavals: () => lane.topology.version + lane.fleet.traffic().reconnects,
+      tell: (error) => this.#tell(() => void (this.listenerCount("error") > 0 && this.emit("error", error))),
+    });
   }
 
   #tell(event: () => void): void {

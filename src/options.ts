@@ -8,6 +8,7 @@ import type { CachePolicy } from "./cache/policy.js";
 import type { CapsPolicy } from "./caps/home.js";
 import { KeylaneError } from "./errors.js";
 import type { LaneConfig, NatMap } from "./lane/config.js";
+import type { LedgerPolicy } from "./ledger/policy.js";
 import type { FallbackSpec } from "./native/types.js";
 import type { Address } from "./routing/topology.js";
 import type { CodecName, ScaleReads } from "./types.js";
@@ -22,6 +23,12 @@ const MAX_STALE_MS = 86_400_000;
 const MAX_RESERVATION_MS = 86_400_000;
 /** The prefix of the domain that caps live in when the options name none. */
 const CAPS_PREFIX = "fc:";
+/** The same for the ledger. */
+const LEDGER_PREFIX = "rb:";
+/** The ledger remembers ids for 30 days at most, holds so many entries back, and books so many at once. */
+const MAX_RETENTION_MS = 30 * 86_400_000;
+const MAX_PENDING = 1e8;
+const MAX_BATCH = 2000;
 /** How long an elected refresher has before another one is elected. */
 const REFRESH_LEASE_MS = 1000;
 const positive = z.number().int().positive().max(Number.MAX_SAFE_INTEGER);
@@ -91,6 +98,18 @@ const schema = z.strictObject({
       onError: z.enum(["allow", "deny", "throw"]).default("allow"),
       strict: z.boolean().default(false),
       reservationMs: positive.max(MAX_RESERVATION_MS).default(30_000),
+    })
+    .optional(),
+  ledger: z
+    .strictObject({
+      domain: z.string().min(1).optional(),
+      mode: z.enum(["durable", "fast"]).default("durable"),
+      directory: z.string().min(1).optional(),
+      idRetentionMs: positive.max(MAX_RETENTION_MS).default(86_400_000),
+      keepBookedMs: timer.default(300_000),
+      maxPending: positive.max(MAX_PENDING).default(4_000_000),
+      batchSize: positive.max(MAX_BATCH).default(500),
+      leaseMs: timer.min(100).default(5000),
     })
     .optional(),
   threads: z.literal(0, "only 0 (connections in the calling thread) is supported").default(0),
@@ -184,6 +203,26 @@ export interface CapsOptions {
   readonly reservationMs?: number;
 }
 
+/** Where billing lives, and how safe its entries are. Times in milliseconds. */
+export interface LedgerOptions {
+  /** Name of its domain. Default: the one that has the prefix `rb:`. */
+  readonly domain?: string;
+  /** `durable` (default): an entry is on disk before `add` resolves; `fast`: it is in memory only. */
+  readonly mode?: "durable" | "fast";
+  /** Folder of the spool, this process's own; needed in mode `durable`. */
+  readonly directory?: string;
+  /** Ids of entries are remembered for so long at least, and twice as long at most. At most 30 days. Default a day. */
+  readonly idRetentionMs?: number;
+  /** Booked entries are kept for so long, to be booked anew when a failover loses them. Default 300,000. */
+  readonly keepBookedMs?: number;
+  /** Entries that may wait to be booked; past that `KEYLANE_ERR_OVERLOADED`. Default 4,000,000. */
+  readonly maxPending?: number;
+  /** Entries of an account that are booked at once; at most 2,000. Default 500. */
+  readonly batchSize?: number;
+  /** Life of a budget's lease that is not renewed; at least 100. Default 5,000. */
+  readonly leaseMs?: number;
+}
+
 /** Options of `Keylane.open`. Times in milliseconds, sizes in bytes. */
 export interface OpenOptions {
   /** By name; the name is what `route` tells, and what fallback hashing is computed from. */
@@ -200,6 +239,8 @@ export interface OpenOptions {
   readonly cacheBytes?: number;
   /** Frequency caps. */
   readonly caps?: CapsOptions;
+  /** Billing. */
+  readonly ledger?: LedgerOptions;
   /** 0: connections live in the calling thread. */
   readonly threads?: number;
   /** Deadline of a call that names none. Default 1,000. */
@@ -233,6 +274,8 @@ export interface Resolved {
   /** By domain; null for domains that are not cached. */
   readonly policies: readonly (CachePolicy | null)[];
   readonly caps: CapsPolicy;
+  /** Null without the option. */
+  readonly ledger: LedgerPolicy | null;
 }
 
 /** Validates. Throws `KEYLANE_ERR_OPTIONS` with the path of every fault. */
@@ -273,6 +316,7 @@ export function resolveOptions(options: OpenOptions): Resolved {
     cacheBytes: given.cacheBytes,
     policies: names.map((name) => policyOf(given.domains[name]!.cache, name)),
     caps: capsOf(given, indexOf),
+    ledger: ledgerOf(given, indexOf),
   };
 }
 
@@ -328,6 +372,21 @@ function capsOf({ caps, domains }: Given, indexOf: (name: string, path: string) 
   const own = lists[domain] ?? [];
   const prefix = own.includes(CAPS_PREFIX) ? CAPS_PREFIX : (own[0] ?? "");
   return { domain, prefix, onError, strict, reservationMs, shared: caps !== undefined };
+}
+
+function ledgerOf({ ledger, domains }: Given, indexOf: (name: string, path: string) => number): LedgerPolicy | null {
+  if (ledger === undefined) return null;
+  const { domain: named, mode, directory = null, ...rest } = ledger;
+  const names = Object.keys(domains);
+  const byPrefix = names.find((name) => domains[name]!.prefixes.includes(LEDGER_PREFIX));
+  const domain = named === undefined ? byPrefix : names[indexOf(named, "ledger.domain")];
+  if (domain === undefined) throw fault(`ledger.domain: no domain has the prefix ${JSON.stringify(LEDGER_PREFIX)}`);
+  const { prefixes } = domains[domain]!;
+  const prefix = prefixes.includes(LEDGER_PREFIX) ? LEDGER_PREFIX : prefixes[0];
+  if (prefix === undefined) throw fault(`ledger.domain: domain ${domain} has no prefix`);
+  if (mode === "durable" && directory === null) throw fault('ledger.directory: mode "durable" needs it');
+  if (mode === "fast" && directory !== null) throw fault('ledger.directory: mode "fast" keeps nothing on disk');
+  return { ...rest, domain, prefix, mode, directory };
 }
 
 type Servers = Pick<LaneConfig, "seeds" | "ring" | "ejectMs" | "sentinels">;

@@ -169,6 +169,24 @@ describe("README", () => {
     }
   });
 
+  it("has every option of the ledger with its default", () => {
+    const ledgerOf = (ledger: object): unknown =>
+      resolveOptions({ domains: { d: { nodes: NODES, prefixes: ["rb:"] } }, ledger: { directory: "d", ...ledger } })
+        .ledger;
+    const table = rows(block("options:ledger"));
+    assert.deepEqual(
+      table.map(([name]) => name).toSorted(),
+      properties("src/options.ts", "LedgerOptions")
+        .map((name) => `\`${name}\``)
+        .toSorted(),
+    );
+    for (const [cell, value] of table) {
+      const name = cell.slice(1, -1);
+      if (value !== "—") assert.deepEqual(ledgerOf({ [name]: valueOfCell(value) }), ledgerOf({}), `default of ${name}`);
+    }
+    assertMentioned(properties("src/ledger/policy.ts", "LedgerPending"));
+  });
+
   it("has the options of calls", () => {
     for (const name of ["CallOptions", "SetOptions", "CommandOptions"]) {
       for (const option of properties("src/types.ts", name)) {
@@ -180,7 +198,8 @@ describe("README", () => {
   it("has every exported name, method, field of the counters, event and channel", () => {
     const exported = Array.from(source("src/index.ts").matchAll(/\{([^}]+)\}/g), ([, list]) => list.split(","));
     assertMentioned(exported.flat().flatMap((name) => name.trim() || []));
-    const methods = Object.getOwnPropertyNames(Keylane.prototype).filter((name) => name !== "constructor");
+    const members = Object.entries(Object.getOwnPropertyDescriptors(Keylane.prototype));
+    const methods = members.flatMap(([name, { get }]) => (name === "constructor" || get !== undefined ? [] : [name]));
     assertMentioned([
       ...methods.map((name) => `${name}\\(`),
       "Keylane\\.open\\(",

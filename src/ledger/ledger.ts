@@ -1,0 +1,190 @@
+/**
+ * The ledger: amounts booked on accounts, each exactly once. An entry is in the spool before its caller hears of it; the booker
+ * takes it to the servers; budgets are spent from leases. The invariant: what was acknowledged is booked, whatever dies.
+ */
+import { readFileSync } from "node:fs";
+import { KeylaneError } from "../errors.js";
+import { faultOfMs } from "../lane/arguments.js";
+import type { CallOptions } from "../types.js";
+import { Booker } from "./booker.js";
+import { Budgets } from "./budgets.js";
+import { assertAccount, checkBudget, checkEntry } from "./entry.js";
+import { bookKey } from "./keys.js";
+import { TUNING } from "./policy.js";
+import type {
+  AddOptions,
+  ChargeOptions,
+  ChargeResult,
+  LedgerPending,
+  LedgerPolicy,
+  LedgerServers,
+  LedgerTuning,
+} from "./policy.js";
+import { Spool } from "./spool.js";
+
+const sourceOf = (name: string): string => readFileSync(new URL(`./${name}.lua`, import.meta.url), "utf8");
+
+/** Billing; `Keylane.ledger`. */
+export class Ledger {
+  readonly #policy: LedgerPolicy;
+  readonly #servers: LedgerServers;
+  readonly #spool: Spool;
+  readonly #booker: Booker;
+  readonly #budgets: Budgets;
+  #closing: Promise<number> | null = null;
+
+  private constructor(policy: LedgerPolicy, servers: LedgerServers, spool: Spool, tuning: LedgerTuning) {
+    this.#policy = policy;
+    this.#servers = servers;
+    this.#spool = spool;
+    this.#budgets = new Budgets(spool, policy, servers, sourceOf("lease"));
+    this.#booker = new Booker(spool, policy, tuning, servers, { book: sourceOf("book"), read: sourceOf("read") });
+    this.#booker.onDuplicate = (entry) => this.#budgets.refund(entry);
+  }
+
+  /**
+   * Opens the spool and begins to book what an earlier process left in it.
+   *
+   * @internal
+   * @throws KeylaneError `KEYLANE_ERR_SPOOL`; `KEYLANE_ERR_OPTIONS` when the domain's prefix leads elsewhere
+   */
+  static async open(policy: LedgerPolicy, servers: LedgerServers, tuning: LedgerTuning = TUNING): Promise<Ledger> {
+    const { domain, prefix } = policy;
+    const found = servers.domainOf(bookKey(prefix, "x"));
+    if (found !== domain) {
+      const message = `ledger.domain: keys that begin with ${JSON.stringify(prefix)} go to ${found}, not to ${domain}`;
+      throw new KeylaneError("KEYLANE_ERR_OPTIONS", message);
+    }
+    const spool = await Spool.open(policy, tuning, (fault) => servers.tell(fault));
+    return new Ledger(policy, servers, spool, tuning);
+  }
+
+  /**
+   * Adds an amount (minor units, may be negative) to an account. Resolves when the entry is safe: on disk in mode `durable`, in
+   * memory in mode `fast`; it is booked soon after, or when the servers are back. Of several entries with one id, whoever
+   * added them, one is booked.
+   *
+   * @throws (rejects) KeylaneError `KEYLANE_ERR_ARGUMENT`, `KEYLANE_ERR_TOO_LARGE`; `KEYLANE_ERR_OVERLOADED` when `maxPending`
+   * entries wait; `KEYLANE_ERR_SPOOL` when the disk does not take it. With outcome `not-sent` it will not be booked.
+   */
+  add(account: string, amount: bigint, options: AddOptions): Promise<void> {
+    try {
+      const at = checkEntry(account, amount, options);
+      return this.#spool.add(account, options.id, amount, at, "");
+    } catch (error) {
+      return Promise.reject(error as Error);
+    }
+  }
+
+  /**
+   * As `add`, for an amount that is taken out of a budget first: `charged` is false, and nothing booked, when the budget has not
+   * enough left that is not set aside for others. Asks the servers only when the lease is used up.
+   *
+   * @throws (rejects) KeylaneError as `add`, and as any call when the servers cannot be asked; it was not charged then
+   */
+  async charge(account: string, amount: bigint, options: ChargeOptions): Promise<ChargeResult> {
+    const at = checkEntry(account, amount, options);
+    const budget = checkBudget(account, amount, options.budget);
+    const { id, timeoutMs, signal } = options;
+    const fault = timeoutMs === undefined ? null : faultOfMs("timeoutMs", timeoutMs);
+    if (fault !== null) throw fault;
+    const charged = await this.#budgets.take(budget, amount, { timeoutMs, signal });
+    if (charged) {
+      try {
+        await this.#spool.add(account, id, amount, at, budget.name);
+      } catch (error) {
+        if ((error as KeylaneError).outcome === "not-sent") this.#budgets.putBack(budget.name, amount);
+        throw error;
+      }
+    }
+    return { charged, leased: this.#budgets.leased(budget.name) };
+  }
+
+  /** What is booked on an account at the servers; 0 for an account that nothing was ever booked on. */
+  async balance(account: string, options?: CallOptions): Promise<bigint> {
+    assertAccount(account);
+    const read = this.#servers.script(sourceOf("read"));
+    const reply = await read.run(bookKey(this.#policy.prefix, account), ["balance"], options);
+    const [balance] = reply as [string | null];
+    return BigInt(balance ?? 0);
+  }
+
+  /**
+   * Resolves when everything added so far is booked.
+   *
+   * @throws (rejects) KeylaneError of an account that cannot be booked (for example `KEYLANE_ERR_OVERFLOW`);
+   * `KEYLANE_ERR_TIMEOUT` after `timeoutMs` (default: never). Entries stay, and are booked as soon as they can be.
+   */
+  async flush({ timeoutMs }: { readonly timeoutMs?: number | undefined } = {}): Promise<void> {
+    const fault = timeoutMs === undefined ? null : faultOfMs("timeoutMs", timeoutMs);
+    if (fault !== null) throw fault;
+    const flushed = this.#spool.drained().then(() => this.#booker.flush());
+    if (timeoutMs === undefined) return flushed;
+    let timer: NodeJS.Timeout | undefined;
+    const late = new Promise<never>((_, reject) => {
+      timer = setTimeout(() => {
+        const { pending } = this.#spool;
+        const message = `ledger.flush: ${pending} entries are not booked after ${timeoutMs} ms; they are kept`;
+        reject(new KeylaneError("KEYLANE_ERR_TIMEOUT", message, { domain: this.#policy.domain, outcome: "not-sent" }));
+      }, timeoutMs);
+    });
+    flushed.catch(() => undefined);
+    return Promise.race([flushed, late]).finally(() => clearTimeout(timer));
+  }
+
+  /** What waits, and what troubles it. O(accounts). */
+  pending(): LedgerPending {
+    const { pending: entries, kept, lines } = this.#spool;
+    let accounts = 0;
+    for (const line of lines.values()) if (line.open > 0) accounts += 1;
+    const { rebooked, duplicates, failing } = this.#booker;
+    return { entries, accounts, kept, rebooked, duplicates, failing };
+  }
+
+  /**
+   * Books what it can until `timeoutMs`, returns leases, and closes the spool. What is not booked stays there; in mode `fast` it
+   * is lost, which an `error` event tells for each account. Resolves with how many entries were lost.
+   *
+   * @internal
+   */
+  close(timeoutMs: number): Promise<number> {
+    this.#closing ??= this.#close(timeoutMs);
+    return this.#closing;
+  }
+
+  /** Ends it at once. @internal */
+  destroy(): void {
+    this.#budgets.end();
+    this.#booker.close();
+    this.#spool.close();
+  }
+
+  async #close(timeoutMs: number): Promise<number> {
+    const began = performance.now();
+    this.#spool.seal();
+    await this.flush({ timeoutMs: Math.max(1, Math.ceil(timeoutMs)) }).catch(() => undefined);
+    const left = Math.max(1, timeoutMs - (performance.now() - began));
+    let timer: NodeJS.Timeout | undefined;
+    const late = new Promise<void>((resolve) => {
+      timer = setTimeout(resolve, left);
+    });
+    await Promise.race([this.#budgets.close(), late]);
+    clearTimeout(timer);
+    const lost = this.#policy.mode === "fast" ? this.#tellLost() : 0;
+    this.destroy();
+    return lost;
+  }
+
+  #tellLost(): number {
+    let lost = 0;
+    for (const line of this.#spool.lines.values()) {
+      if (line.open === 0) continue;
+      lost += line.open;
+      let sum = 0n;
+      for (let index = line.booked; index < line.length; index += 1) sum += this.#spool.read(line.at(index)).amount;
+      const message = `ledger: ${line.open} entries of account ${JSON.stringify(line.account)}, ${sum} in all, were not booked`;
+      this.#servers.tell(new KeylaneError("KEYLANE_ERR_LOST", message, { domain: this.#policy.domain }));
+    }
+    return lost;
+  }
+}
