@@ -178,8 +178,9 @@ export class Keylane<Domains = Record<string, object>> extends EventEmitter<Keyl
    * @throws KeylaneError `KEYLANE_ERR_ROUTE`, `KEYLANE_ERR_ARGUMENT`
    */
   peek<const K extends Key>(key: K): ValueFor<Domains, K> | null | undefined {
-    if (this.#local !== null && typeof key === "string") {
-      const value = this.#local.get(key);
+    if (this.#local !== null) {
+      // Byte keys are not in there.
+      const value = this.#local.get(key as string);
       if (value !== undefined) return value as ValueFor<Domains, K> | null;
     }
     return this.#calls.domainOf(key).cache?.peek(key) as ValueFor<Domains, K> | null | undefined;
