@@ -37,6 +37,7 @@ export const ERRORS = {
   KEYLANE_ERR_ABORTED: row("unknown", false, "the caller's signal was aborted"),
   KEYLANE_ERR_CLOSED: row("not-sent", false, "keylane was closed"),
   KEYLANE_ERR_CONNECTION_LOST: row("unknown", true, "the connection broke while the command was in flight"),
+  KEYLANE_ERR_WORKER_LOST: row("unknown", true, "the worker thread that had the command ended"),
   KEYLANE_ERR_PROTOCOL: row("unknown", true, "the server sent bytes that are not a valid reply"),
   KEYLANE_ERR_REDIRECTS: row("rejected", true, "the command was redirected too often"),
   KEYLANE_ERR_CLUSTERDOWN: row("rejected", true, "the cluster does not serve the slot"),

@@ -21,7 +21,7 @@ export type { NatMap } from "./lane/config.js";
 export type { RawClient } from "./lane/raw.js";
 export type { Script } from "./lane/script.js";
 export type { Transaction } from "./lane/transaction.js";
-export type { KeylaneHandle } from "./shared/handle.js";
+export type { KeylaneHandle, PoolHandle } from "./shared/handle.js";
 export type { RegionHandle } from "./shared/region.js";
 export { nativeInfo } from "./native/index.js";
 export { valueOf } from "./types.js";

@@ -4,6 +4,7 @@
  * `destroy` nothing of the instance is left.
  */
 import { EventEmitter } from "node:events";
+import { fileURLToPath } from "node:url";
 import { Domain } from "./cache/domain.js";
 import type { LocalCache } from "./cache/local.js";
 import { CacheStore } from "./cache/store.js";
@@ -12,8 +13,8 @@ import { KeylaneError } from "./errors.js";
 import { Calls } from "./keylane/calls.js";
 import { assertKey, badArgument, faultOfAmount, faultOfMs, ownKey, setFlags } from "./lane/arguments.js";
 import { numberText } from "./lane/codec.js";
+import type { Lane } from "./lane/contract.js";
 import { DomainLane } from "./lane/lane.js";
-import type { LaneListener } from "./lane/lane.js";
 import { headOf } from "./lane/op.js";
 import { openRaw } from "./lane/raw.js";
 import type { RawClient } from "./lane/raw.js";
@@ -26,10 +27,15 @@ import { native } from "./native/index.js";
 import { Opcode } from "./native/types.js";
 import { resolveOptions } from "./options.js";
 import type { OpenOptions, Resolved } from "./options.js";
+import { Board } from "./pool/board.js";
+import { PoolClient } from "./pool/client.js";
+import { PoolGuest } from "./pool/guest.js";
+import { PoolHost } from "./pool/host.js";
+import type { PoolListener } from "./pool/host.js";
 import { NO_DOMAIN, Router } from "./routing/router.js";
 import { Topology } from "./routing/topology.js";
 import { HANDLE_VERSION, assertHandle } from "./shared/handle.js";
-import type { KeylaneHandle } from "./shared/handle.js";
+import type { KeylaneHandle, PoolHandle } from "./shared/handle.js";
 import type {
   CallOptions,
   DomainStats,
@@ -46,6 +52,9 @@ import type {
 const SHORT_KEY = 4096;
 /** Keys that `warm` has under way at once. */
 const WARM_WIDTH = 512;
+/** How long the workers may take to settle what `close` could not wait for, in milliseconds. */
+const STOP_MS = 200;
+const WORKER_PROGRAM = fileURLToPath(new URL("./keylane/worker.js", import.meta.url));
 
 const HEAD_SET = headOf(Opcode.SET, 0, false);
 const HEAD_DEL = headOf(Opcode.DEL, 0, false);
@@ -67,26 +76,24 @@ export class Keylane<Domains = Record<string, object>> extends EventEmitter<Keyl
   readonly #local: LocalCache | null;
   readonly #raw = new Map<string, RawClient>();
   #ledger: Ledger | null = null;
+  /** The pool where this thread opened one, or its place in another's. */
+  readonly #host: PoolHost | null = null;
+  readonly #guest: PoolGuest | null = null;
   #closing: Promise<{ lost: number }> | null = null;
   /** Events from before `open` gave the instance away: nobody could listen yet. */
   #early: (() => void)[] | null = [];
 
-  private constructor(options: OpenOptions, resolved: Resolved, handle: KeylaneHandle | null) {
+  private constructor(options: OpenOptions, resolved: Resolved, handle: KeylaneHandle | null, pool: PoolHandle | null) {
     super();
     this.#options = options;
     this.#names = resolved.lanes.map((config) => config.domain);
-    const listener: LaneListener = {
-      nodeUp: (domain, node) => this.#tell(() => void this.emit("node:up", { domain, node })),
-      nodeDown: (domain, node, reason) => this.#tell(() => void this.emit("node:down", { domain, node, reason })),
-      topology: (domain, version) => this.#tell(() => void this.emit("topology", { domain, version })),
-      degraded: (domain, reason) => this.#tell(() => void this.emit("degraded", { domain, reason })),
-      error: (error) =>
-        this.#tell(() => {
-          if (this.listenerCount("error") > 0) this.emit("error", error);
-        }),
-    };
+    const listener = this.#listener();
     const topologies = resolved.lanes.map((_, index) => new Topology(handle?.topologies[index]));
-    const lanes = resolved.lanes.map((config, index) => new DomainLane(config, topologies[index]!, listener));
+    const workers = pool?.workers ?? (handle === null ? resolved.threads : 0);
+    const board = workers === 0 ? null : new Board(workers, resolved.lanes.length, pool?.board);
+    const client = board === null ? null : new PoolClient(resolved.lanes, topologies, workers, board);
+    const lanes: readonly Lane[] =
+      client?.lanes ?? resolved.lanes.map((config, index) => new DomainLane(config, topologies[index]!, listener));
     this.#store = CacheStore.open(resolved, lanes, handle?.region ?? null, listener);
     this.#local = this.#store?.local ?? null;
     this.#domains = lanes.map((lane, index) => new Domain(lane, this.#store?.caches[index] ?? null));
@@ -100,6 +107,13 @@ export class Keylane<Domains = Record<string, object>> extends EventEmitter<Keyl
       prefixOf: (key) => this.#router.route(key).matched,
       degraded: listener.degraded,
     });
+    if (client === null || board === null) return;
+    const { topologies: maps, region } = this.handle();
+    if (pool !== null) this.#guest = new PoolGuest(pool.port, client);
+    else {
+      const job = { workers, options, topologies: maps, region, board: board.buffer };
+      this.#host = new PoolHost(WORKER_PROGRAM, job, client, listener);
+    }
   }
 
   /**
@@ -110,25 +124,37 @@ export class Keylane<Domains = Record<string, object>> extends EventEmitter<Keyl
    * Events raised meanwhile are emitted in the turn after it resolves, so listeners added at once hear them.
    */
   static async open<const O extends OpenOptions>(options: O): Promise<Keylane<O["domains"]>> {
-    return Keylane.#open<O["domains"]>(options, null);
+    return Keylane.#open<O["domains"]>(options, null, null);
   }
 
   /**
-   * Joins what another thread of this process opened: the same options, slot maps and shared cache, with connections of this
-   * thread's own. `handle` is what `handle()` gave there. The cache ends when the thread that opened closes; the rest stays.
+   * Joins what another thread of this process opened: the same options, slot maps and shared cache. `handle` is what `handle()`
+   * gave there. With connections of this thread's own, or, `via: "pool"`, through the workers of the thread that opened; the
+   * handle must have been made for that. The cache ends when the thread that opened closes, and so does the way via the pool.
    *
-   * @throws KeylaneError as `open`; `KEYLANE_ERR_ARGUMENT` for a handle of another process or version, or no handle at all
+   * @throws KeylaneError as `open`; `KEYLANE_ERR_ARGUMENT` for a handle of another process or version, no handle at all, or one
+   * without a pool
    */
-  static async attach<Domains = Record<string, object>>(handle: KeylaneHandle): Promise<Keylane<Domains>> {
+  static async attach<Domains = Record<string, object>>(
+    handle: KeylaneHandle,
+    { via = "own" }: { readonly via?: "own" | "pool" } = {},
+  ): Promise<Keylane<Domains>> {
     assertHandle(handle);
-    return Keylane.#open<Domains>(handle.options, handle);
+    if (via !== "own" && via !== "pool") throw badArgument(`attach: via must be "own" or "pool"`);
+    if (via === "own") return Keylane.#open<Domains>(handle.options, handle, null);
+    if (handle.pool === null) throw badArgument(`attach: via "pool" needs what handle({ via: "pool" }) gave`);
+    return Keylane.#open<Domains>(handle.options, handle, handle.pool);
   }
 
-  static async #open<Domains>(options: OpenOptions, handle: KeylaneHandle | null): Promise<Keylane<Domains>> {
+  static async #open<Domains>(
+    options: OpenOptions,
+    handle: KeylaneHandle | null,
+    pool: PoolHandle | null,
+  ): Promise<Keylane<Domains>> {
     const resolved = resolveOptions(options);
-    const lanes = new Keylane<Domains>(options, resolved, handle);
+    const lanes = new Keylane<Domains>(options, resolved, handle, pool);
     try {
-      await Promise.all(lanes.#domains.map(({ lane }) => lane.open()));
+      await lanes.#connect(resolved.lanes[0]!.connectTimeoutMs);
       if (handle === null && resolved.ledger !== null) lanes.#ledger = await lanes.#openLedger(resolved.ledger);
       lanes.#store?.opened();
       setImmediate(() => lanes.#tellEarly());
@@ -141,15 +167,20 @@ export class Keylane<Domains = Record<string, object>> extends EventEmitter<Keyl
 
   /**
    * What another thread of this process needs to `attach`: pass it as `workerData` or by `postMessage`. Only shared memory and
-   * options, so options that hold functions (`natMap`, callbacks of `tls`) cannot be passed.
+   * options, so options that hold functions (`natMap`, callbacks of `tls`) cannot be passed. With `via: "pool"` it serves one
+   * thread, holds a port, `handle.pool.port`, which must be in the transfer list, and lets that thread use this one's workers.
+   *
+   * @throws KeylaneError `KEYLANE_ERR_ARGUMENT` for `via: "pool"` where this thread opened no pool
    */
-  handle(): KeylaneHandle {
+  handle({ via = "own" }: { readonly via?: "own" | "pool" } = {}): KeylaneHandle {
+    if (via === "pool" && this.#host === null) throw badArgument("handle: this thread has opened no pool");
     return {
       keylane: HANDLE_VERSION,
       pid: process.pid,
       options: this.#options,
       topologies: this.#domains.map(({ lane }) => lane.topology.buffer),
       region: this.#store?.handle ?? null,
+      pool: via === "pool" ? this.#host!.invite() : null,
     };
   }
 
@@ -178,9 +209,8 @@ export class Keylane<Domains = Record<string, object>> extends EventEmitter<Keyl
    * @throws KeylaneError `KEYLANE_ERR_ROUTE`, `KEYLANE_ERR_ARGUMENT`
    */
   peek<const K extends Key>(key: K): ValueFor<Domains, K> | null | undefined {
-    if (this.#local !== null) {
-      // Byte keys are not in there.
-      const value = this.#local.get(key as string);
+    if (this.#local !== null && typeof key === "string") {
+      const value = this.#local.get(key);
       if (value !== undefined) return value as ValueFor<Domains, K> | null;
     }
     return this.#calls.domainOf(key).cache?.peek(key) as ValueFor<Domains, K> | null | undefined;
@@ -349,17 +379,28 @@ export class Keylane<Domains = Record<string, object>> extends EventEmitter<Keyl
     return this.close().then(() => undefined);
   }
 
+  #connect(timeoutMs: number): Promise<unknown> {
+    if (this.#host !== null) return this.#host.open();
+    if (this.#guest !== null) return this.#guest.open(timeoutMs);
+    return Promise.all(this.#domains.map(({ lane }) => (lane instanceof DomainLane ? lane.open() : undefined)));
+  }
+
   async #close(timeoutMs: number): Promise<{ lost: number }> {
     this.#store?.close();
     let timer: NodeJS.Timeout | undefined;
     const late = new Promise<void>((resolve) => {
       timer = setTimeout(resolve, timeoutMs);
     });
-    // The ledger books over the lanes, so they stay open for it; without one they are closed in this very turn.
     const unbooked = this.#ledger === null ? 0 : await this.#ledger.close(timeoutMs);
     await Promise.race([Promise.all(this.#domains.map(({ lane }) => lane.drained())), late]);
     clearTimeout(timer);
-    return { lost: this.#end() + unbooked };
+    if (this.#host === null) return { lost: this.#end() + unbooked };
+    // Workers know better than this thread what was sent.
+    const failed = (): number => this.#domains.reduce((sum, { lane }) => sum + lane.stats().failed, 0);
+    const before = failed();
+    await this.#host.stop(STOP_MS);
+    this.#end();
+    return { lost: failed() - before + unbooked };
   }
 
   /** Gives everything back. Returns how many calls were not settled. */
@@ -368,6 +409,8 @@ export class Keylane<Domains = Record<string, object>> extends EventEmitter<Keyl
     this.#ledger?.destroy();
     let lost = 0;
     for (const { lane } of this.#domains) lost += lane.destroy();
+    this.#host?.destroy();
+    this.#guest?.leave();
     for (const raw of this.#raw.values()) raw.disconnect();
     this.#raw.clear();
     this.#store?.end();
@@ -379,9 +422,30 @@ export class Keylane<Domains = Record<string, object>> extends EventEmitter<Keyl
     return Ledger.open(policy, {
       script: (source) => this.#calls.script(source),
       domainOf: (key) => this.#calls.domainOf(key).lane.config.domain,
-      upheavals: () => lane.topology.version + lane.fleet.traffic().reconnects,
+      upheavals: () => lane.topology.version + lane.reconnects(),
       tell: (error) => this.#tell(() => void (this.listenerCount("error") > 0 && this.emit("error", error))),
     });
+  }
+
+  #listener(): PoolListener {
+    const emit = <Name extends keyof KeylaneEvents>(name: Name, event: KeylaneEvents[Name][0]): void =>
+      this.#tell(() => void this.emit(name, ...([event] as never)));
+    return {
+      nodeUp: (domain, node) => emit("node:up", { domain, node }),
+      nodeDown: (domain, node, reason) => emit("node:down", { domain, node, reason }),
+      topology: (domain, version) => emit("topology", { domain, version }),
+      degraded: (domain, reason) => emit("degraded", { domain, reason }),
+      untracked: (domain, reason) => {
+        this.#store?.refused(domain);
+        emit("degraded", { domain, reason });
+      },
+      reached: (domain, node) => this.#store?.caches[domain]?.reached(node),
+      workerExit: (worker, reason) => emit("worker:exit", { worker, reason }),
+      error: (error) =>
+        this.#tell(() => {
+          if (this.listenerCount("error") > 0) this.emit("error", error);
+        }),
+    };
   }
 
   #tell(event: () => void): void {

@@ -31,6 +31,8 @@ const MAX_PENDING = 1e8;
 const MAX_BATCH = 2000;
 /** How long an elected refresher has before another one is elected. */
 const REFRESH_LEASE_MS = 1000;
+/** Worker threads of one pool. */
+const MAX_THREADS = 64;
 const positive = z.number().int().positive().max(Number.MAX_SAFE_INTEGER);
 const timer = positive.max(2 ** 31 - 1, "a timer cannot be longer than 2147483647 ms");
 const node = z.union([
@@ -112,7 +114,7 @@ const schema = z.strictObject({
       leaseMs: timer.min(100).default(5000),
     })
     .optional(),
-  threads: z.literal(0, "only 0 (connections in the calling thread) is supported").default(0),
+  threads: z.number().int().nonnegative().max(MAX_THREADS).default(0),
   commandTimeoutMs: timer.default(1000),
   connectTimeoutMs: timer.default(5000),
   silenceTimeoutMs: timer.optional(),
@@ -241,7 +243,7 @@ export interface OpenOptions {
   readonly caps?: CapsOptions;
   /** Billing. */
   readonly ledger?: LedgerOptions;
-  /** 0: connections live in the calling thread. */
+  /** Worker threads that hold the connections, at most 64. Default 0: they live in the calling thread. */
   readonly threads?: number;
   /** Deadline of a call that names none. Default 1,000. */
   readonly commandTimeoutMs?: number;
@@ -271,6 +273,7 @@ export interface Resolved {
   readonly prefixes: readonly { prefix: string; domain: number }[];
   readonly fallback: FallbackSpec;
   readonly cacheBytes: number;
+  readonly threads: number;
   /** By domain; null for domains that are not cached. */
   readonly policies: readonly (CachePolicy | null)[];
   readonly caps: CapsPolicy;
@@ -309,11 +312,13 @@ export function resolveOptions(options: OpenOptions): Resolved {
     if (index === -1) throw fault(`${path}: there is no domain ${JSON.stringify(name)}`);
     return index;
   };
+  if (given.caps?.strict === true && given.threads > 0) throw fault("caps.strict: needs threads: 0");
   return {
     lanes: names.map((name, index) => laneConfig(given, name, index)),
     prefixes,
     fallback: fallbackOf(given.fallback, indexOf),
     cacheBytes: given.cacheBytes,
+    threads: given.threads,
     policies: names.map((name) => policyOf(given.domains[name]!.cache, name)),
     caps: capsOf(given, indexOf),
     ledger: ledgerOf(given, indexOf),

@@ -167,6 +167,8 @@ export interface KeylaneEvents {
   "node:down": [event: { domain: string; node: string; reason: string }];
   /** A domain answers under restrictions (for example: slots without a node). */
   degraded: [event: { domain: string; reason: string }];
+  /** A worker thread of the pool ended. Another one takes its place, number `worker` (from 0 on). */
+  "worker:exit": [event: { worker: number; reason: string }];
   /** A fault that belongs to no call. Never thrown when nobody listens. */
   error: [error: KeylaneError];
 }

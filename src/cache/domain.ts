@@ -3,16 +3,16 @@
  * a cached key, by whatever call, drops the key in every thread before it is sent and again when it is answered.
  */
 import { ownKey } from "../lane/arguments.js";
-import type { CallLimits, DomainLane } from "../lane/lane.js";
+import type { CallLimits, Lane } from "../lane/contract.js";
 import { HEAD_GET } from "../lane/op.js";
 import type { Key } from "../types.js";
 import type { SharedCache } from "./shared-cache.js";
 
 export class Domain {
-  readonly lane: DomainLane;
+  readonly lane: Lane;
   readonly cache: SharedCache | null;
 
-  constructor(lane: DomainLane, cache: SharedCache | null) {
+  constructor(lane: Lane, cache: SharedCache | null) {
     this.lane = lane;
     this.cache = cache;
   }

@@ -3,8 +3,9 @@
  * PTTL comes first: with tracking on, a change between the two is told and refuses the store. What PTTL says is counted from
  * before it was sent.
  */
-import type { ReplyRows, Shape } from "../lane/replies.js";
+import type { LoadShapes } from "../lane/contract.js";
 import type { WireArg } from "../lane/op.js";
+import type { ReplyRows, Shape } from "../lane/replies.js";
 import { KIND_HIGH, Kind } from "../native/types.js";
 
 /** What PTTL says of a key that never expires. */
@@ -16,16 +17,33 @@ export interface LoadTarget {
   decode(bytes: Buffer, high: boolean): unknown;
   /** `bytes` is null for an absent key; `lifeMs` is positive, `Infinity` without end, counted from the load's beginning. */
   store(load: Load, bytes: Buffer | null, lifeMs: number, feeder: number, value: unknown): void;
+  /** Another thread loaded the value and keeps it in way `index` of the region (-1: nowhere). */
+  fetched(load: Load, value: unknown, index: number, proof: number, check: number): void;
   /** Reads a reply that is no value (an error, another type). */
   otherwise(rows: ReplyRows): unknown;
 }
 
-/** The shape of the load's GET; `life` is that of its PTTL. */
-export class Load implements Shape {
+/** What a load leaves to read: itself the reply of GET, `life` that of PTTL, `fetched` what a worker made of both. */
+export class Load implements Shape, LoadShapes {
   readonly key: WireArg;
   readonly ticket: number;
   /** When it began, on the region's clock. */
   readonly began: number;
+  /** Where a load for another thread was stored: index of the proof word (-1: nowhere), proof, and when to look again. */
+  index = -1;
+  proof = 0;
+  check = 0;
+  readonly fetched: Shape = {
+    read: (rows) => {
+      const index = Number(rows.value());
+      const proof = Number(rows.value());
+      const check = Number(rows.value());
+      const high = rows.kind() === Kind.BULK && (rows.table[rows.at]! & KIND_HIGH) !== 0;
+      const value = rows.kind() === Kind.BULK ? this.#target.decode(rows.bytes(), high) : this.#target.otherwise(rows);
+      this.#target.fetched(this, value, index, proof, check);
+      return value;
+    },
+  };
   readonly life: Shape = {
     read: (rows) => {
       this.#lifeMs = Number(rows.value());
@@ -40,6 +58,11 @@ export class Load implements Shape {
     this.key = key;
     this.ticket = ticket;
     this.began = began;
+  }
+
+  /** The load as the shape of its GET. */
+  get value(): Shape {
+    return this;
   }
 
   read(rows: ReplyRows): unknown {

@@ -9,8 +9,6 @@ import type { SharedRegion } from "../shared/region.js";
 
 /** Hits beyond this make no difference to eviction (`HIT_CAP` of the Rust table). */
 const HIT_CAP = 3;
-/** An entry's hits within so many milliseconds are one to eviction, which takes far longer to come round. */
-const COUNT_MS = 16;
 /** Most entries held; the oldest leave first (the region still has them). */
 const MAX_ENTRIES = 65_536;
 
@@ -20,15 +18,12 @@ class LocalEntry {
   proof: number;
   /** When to ask the region again, on its clock. */
   check: number;
-  /** When a hit was last told to the region. */
-  counted: number;
 
-  constructor(value: unknown, index: number, proof: number, check: number, counted: number) {
+  constructor(value: unknown, index: number, proof: number, check: number) {
     this.value = value;
     this.index = index;
     this.proof = proof;
     this.check = check;
-    this.counted = counted;
   }
 }
 
@@ -55,10 +50,11 @@ export class LocalCache {
   get(key: string): unknown {
     const entry = this.#entries.get(key);
     if (entry === undefined) return undefined;
-    const now = this.#words[this.#clock]!;
-    if (this.#proofs[entry.index] !== entry.proof || ((now - entry.check) | 0) >= 0) return undefined;
+    const { index } = entry;
+    if (this.#proofs[index] !== entry.proof || ((this.#words[this.#clock]! - entry.check) | 0) >= 0) return undefined;
+    // Counted up to what eviction looks at, so that the line stays shared between cores.
+    if (this.#hitWords[index]! < HIT_CAP) this.#hitWords[index]! += 1;
     this.hits += 1;
-    if (((now - entry.counted) | 0) >= COUNT_MS) this.#count(entry, now);
     return entry.value;
   }
 
@@ -73,14 +69,7 @@ export class LocalCache {
       return;
     }
     if (this.#entries.size >= MAX_ENTRIES) this.#entries.delete(this.#oldest.next().value!);
-    const counted = (this.#words[this.#clock]! - COUNT_MS) | 0;
-    this.#entries.set(key, new LocalEntry(value, index, proof, check, counted));
-  }
-
-  /** Tells the region of a hit, up to what eviction looks at, so that the word's line stays shared between cores. */
-  #count(entry: LocalEntry, now: number): void {
-    entry.counted = now;
-    if (this.#hitWords[entry.index]! < HIT_CAP) this.#hitWords[entry.index]! += 1;
+    this.#entries.set(key, new LocalEntry(value, index, proof, check));
   }
 
   /** Answers nothing any more. */

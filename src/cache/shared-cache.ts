@@ -12,9 +12,10 @@
 import { cacheChannel } from "../diagnostics.js";
 import type { CacheMessage } from "../diagnostics.js";
 import type { Codec } from "../lane/codec.js";
-import type { CallLimits, DomainLane } from "../lane/lane.js";
 import { ownKey } from "../lane/arguments.js";
+import type { CallLimits, Lane } from "../lane/contract.js";
 import { HEAD_GET } from "../lane/op.js";
+import type { WireArg } from "../lane/op.js";
 import type { ReplyRows } from "../lane/replies.js";
 import {
   CacheKind,
@@ -48,7 +49,7 @@ let scratch = Buffer.allocUnsafeSlow(64 << 10);
 
 export class SharedCache implements LoadTarget {
   readonly policy: CachePolicy;
-  readonly #lane: DomainLane;
+  readonly #lane: Lane;
   readonly #region: SharedRegion;
   readonly #local: LocalCache;
   readonly #codec: Codec;
@@ -56,10 +57,21 @@ export class SharedCache implements LoadTarget {
   readonly #flights: SingleFlight;
   readonly #outages: Outages;
   #closed = false;
+  readonly #forOthers: LoadTarget = {
+    decode: () => undefined,
+    store: (load, bytes, lifeMs, feeder) => {
+      if (!this.#keep(load, bytes, lifeMs, feeder)) return;
+      load.index = info[INFO_PROOF_INDEX]!;
+      load.proof = info[INFO_PROOF]!;
+      load.check = info[INFO_CHECK]!;
+    },
+    fetched: () => {},
+    otherwise: (rows) => this.otherwise(rows),
+  };
 
   /** `stale` hears when a node can no longer be asked and values past their expiry are answered. */
   constructor(
-    lane: DomainLane,
+    lane: Lane,
     region: SharedRegion,
     local: LocalCache,
     policy: CachePolicy,
@@ -233,7 +245,7 @@ export class SharedCache implements LoadTarget {
     const load = new Load(this, owned, session.beginLoad(owned), words[clock]!);
     if (flight !== undefined) flight.ticket = load.ticket;
     try {
-      const value = await this.#lane.load(owned, load.life, load, limits);
+      const value = await this.#lane.load(load, limits);
       if (this.#outages.any) this.#outages.answered(this.#nodeOf(key));
       if (began !== 0) this.#publish(kind, performance.now() - began, null);
       return value;
@@ -248,22 +260,36 @@ export class SharedCache implements LoadTarget {
     return this.#codec.decode(bytes, 0, bytes.length, high);
   }
 
-  /** The life of a value is its `ttlMs`, at most the key's `lifeMs`; null for an absent key. */
   store(load: Load, bytes: Buffer | null, lifeMs: number, feeder: number, value: unknown): void {
-    if (this.#closed) return;
-    const { ttlMs, negativeTtlMs, refreshAfterMs, maxValueBytes } = this.policy;
-    const { key, ticket } = load;
     const shared = share(value);
+    if (!this.#keep(load, bytes, lifeMs, feeder)) return;
+    if (shared) this.#keepLocal(load.key, value);
+  }
+
+  fetched({ key }: Load, value: unknown, index: number, proof: number, check: number): void {
+    const shared = share(value);
+    if (shared && index !== -1 && typeof key === "string") this.#local.set(key, value, index, proof, check);
+  }
+
+  /** Begins a load in this thread of what another thread will decode. */
+  loadFor(key: WireArg): Load {
+    const { session, words, clock } = this.#region;
+    return new Load(this.#forOthers, key, session.ticket(key), words[clock]!);
+  }
+
+  /** The life of a value is its `ttlMs`, at most the key's `lifeMs`; null for an absent key. `info` tells where it is. */
+  #keep({ key, ticket, began }: Load, bytes: Buffer | null, lifeMs: number, feeder: number): boolean {
+    if (this.#closed) return false;
+    const { ttlMs, negativeTtlMs, refreshAfterMs, maxValueBytes } = this.policy;
     if (bytes !== null && bytes.length > maxValueBytes) {
       this.invalidate(key);
-      return;
+      return false;
     }
     const { session, words, clock } = this.#region;
-    const left = lifeMs - ((words[clock]! - load.began) | 0);
-    if (left <= 0) return;
+    const left = lifeMs - ((words[clock]! - began) | 0);
+    if (left <= 0) return false;
     const life = bytes === null ? negativeTtlMs : Math.min(ttlMs, left);
-    const stored = session.store(key, bytes, life, refreshAfterMs, feeder, this.#domain, ticket, info);
-    if (stored === CacheStored.KEPT && shared) this.#keepLocal(key, value);
+    return session.store(key, bytes, life, refreshAfterMs, feeder, this.#domain, ticket, info) === CacheStored.KEPT;
   }
 
   otherwise(rows: ReplyRows): unknown {

@@ -4,7 +4,8 @@
  */
 import { cacheCore, nativeInfo } from "../native/index.js";
 import type { FallbackSpec } from "../native/types.js";
-import type { DomainLane } from "../lane/lane.js";
+import type { Lane } from "../lane/contract.js";
+import { DomainLane } from "../lane/lane.js";
 import { SharedRegion } from "../shared/region.js";
 import type { RegionHandle } from "../shared/region.js";
 import type { CacheStats } from "../types.js";
@@ -30,6 +31,10 @@ export interface StorePlan {
 /** Who hears that a domain's cache works under restrictions. */
 export interface StoreListener {
   degraded(domain: string, reason: string): void;
+  /** The domain's servers do not tell of changes. */
+  untracked(domain: string, reason: string): void;
+  /** A connection of a domain (by index) to a node (by index) is about to serve. */
+  reached(domain: number, node: number): void;
 }
 
 export class CacheStore {
@@ -38,13 +43,15 @@ export class CacheStore {
   readonly caches: readonly (SharedCache | null)[];
   readonly region: SharedRegion;
   readonly #tracking: readonly Tracking[];
+  /** Domains whose servers do not tell of changes, to this thread or to a worker. */
+  readonly #refusals = new Set<string>();
   readonly #timer: NodeJS.Timeout;
 
   private constructor(
     { policies, prefixes, fallback }: StorePlan,
-    lanes: readonly DomainLane[],
+    lanes: readonly Lane[],
     region: SharedRegion,
-    { degraded }: StoreListener,
+    listener: StoreListener,
   ) {
     this.region = region;
     this.local = new LocalCache(region);
@@ -53,13 +60,20 @@ export class CacheStore {
       const policy = policies[index] ?? null;
       if (policy === null) return null;
       const { domain } = lane.config;
-      const own = prefixes.filter((one) => one.domain === index).map(({ prefix }) => prefix);
       const cache = new SharedCache(lane, region, this.local, policy, (reason) =>
-        degraded(domain, `cached values are answered past their expiry: ${reason}`),
+        listener.degraded(domain, `cached values are answered past their expiry: ${reason}`),
       );
+      if (!(lane instanceof DomainLane)) return cache;
+      const own = prefixes.filter((one) => one.domain === index).map(({ prefix }) => prefix);
       const tracking = new Tracking(lane, region, policy, fallsTo(fallback, index) ? [""] : own, {
-        refused: (reason) => degraded(domain, `only the time to live bounds how stale cached values are: ${reason}`),
-        reached: (node) => cache.reached(node),
+        refused: (reason) => {
+          this.#refusals.add(domain);
+          listener.untracked(domain, `only the time to live bounds how stale cached values are: ${reason}`);
+        },
+        reached: (node) => {
+          cache.reached(node);
+          listener.reached(index, node);
+        },
       });
       lane.accompany(tracking);
       trackings.push(tracking);
@@ -76,7 +90,7 @@ export class CacheStore {
    */
   static open(
     plan: StorePlan,
-    lanes: readonly DomainLane[],
+    lanes: readonly Lane[],
     handle: RegionHandle | null,
     listener: StoreListener,
   ): CacheStore | null {
@@ -105,7 +119,7 @@ export class CacheStore {
 
   stats(): CacheStats {
     const { entries, bytes, counters } = this.region.usage();
-    const tracked = this.#tracking.every(({ refusal }) => refusal === null);
+    const tracked = this.#refusals.size === 0;
     const longest = Math.max(...this.caches.map((cache) => cache?.policy.ttlMs ?? 0));
     return {
       l0Hits: this.local.hits,
@@ -128,6 +142,11 @@ export class CacheStore {
   /** The lanes know their topologies. */
   opened(): void {
     for (const tracking of this.#tracking) tracking.follow();
+  }
+
+  /** A worker found that a domain's servers do not tell of changes. */
+  refused(domain: string): void {
+    this.#refusals.add(domain);
   }
 
   /** Answers nothing from now on; calls go to the lanes, which know whether they are open. */

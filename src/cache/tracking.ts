@@ -7,7 +7,8 @@
  */
 import { setImmediate as nextTurn } from "node:timers/promises";
 import type { KeylaneError } from "../errors.js";
-import type { ConnectionHooks, DomainLane } from "../lane/lane.js";
+import type { ConnectionHooks } from "../lane/contract.js";
+import type { DomainLane } from "../lane/lane.js";
 import type { NodeLane } from "../lane/node.js";
 import { RAW_SHAPE } from "../lane/replies.js";
 import type { ReplyRows } from "../lane/replies.js";

@@ -3,7 +3,8 @@
  * all that was answered before it, on the connection that the counts went over; later calls on that connection wait behind it.
  */
 import { KeylaneError } from "../errors.js";
-import type { DomainLane } from "../lane/lane.js";
+import type { Lane } from "../lane/contract.js";
+import { DomainLane } from "../lane/lane.js";
 import type { NodeLane } from "../lane/node.js";
 import { RAW_SHAPE } from "../lane/replies.js";
 
@@ -11,11 +12,14 @@ import { RAW_SHAPE } from "../lane/replies.js";
 const WAIT_MS = 250;
 
 export class Replicas {
-  readonly #lane: DomainLane;
+  /** Null where the connections are in other threads; the options exclude that. */
+  readonly #lane: DomainLane | null;
+  readonly #domain: string;
   readonly #turns = new Map<NodeLane, Promise<void>>();
 
-  constructor(lane: DomainLane) {
-    this.#lane = lane;
+  constructor(lane: Lane) {
+    this.#lane = lane instanceof DomainLane ? lane : null;
+    this.#domain = lane.config.domain;
   }
 
   /** The connection to a slot's primary, and which of its lives it is in. */
@@ -42,20 +46,22 @@ export class Replicas {
   }
 
   #node(slot: number): NodeLane | null {
+    if (this.#lane === null) return null;
     const { fleet, topology } = this.#lane;
     return fleet.at(topology.nodeOf(slot));
   }
 
   async #wait(node: NodeLane): Promise<void> {
     this.#turns.delete(node);
-    const { commandTimeoutMs } = this.#lane.config;
-    const held = await this.#lane.callNode(node, "WAIT", ["1", String(WAIT_MS)], RAW_SHAPE, commandTimeoutMs + WAIT_MS);
+    const lane = this.#lane!;
+    const { commandTimeoutMs } = lane.config;
+    const held = await lane.callNode(node, "WAIT", ["1", String(WAIT_MS)], RAW_SHAPE, commandTimeoutMs + WAIT_MS);
     if (typeof held !== "number" || held < 1) throw this.#missing(node);
   }
 
   #missing(node: NodeLane | null): KeylaneError {
     const message = `no replica has confirmed the count within ${WAIT_MS} ms`;
-    const { domain } = this.#lane.config;
+    const domain = this.#domain;
     return new KeylaneError("KEYLANE_ERR_NOREPLICAS", message, { domain, node: node?.name, outcome: "unknown" });
   }
 }

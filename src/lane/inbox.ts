@@ -106,6 +106,9 @@ export class Inbox implements ByteSink {
   #deliver(count: number): boolean {
     const rows = this.#rows;
     const taker = this.#taker;
+    rows.run += 1;
+    rows.runStart = this.#parsed;
+    rows.runEnd = rows.table[SCAN_CONSUMED]!;
     rows.at = ROWS_BASE;
     let begin = ROWS_BASE;
     for (let done = 0; done < count;) {

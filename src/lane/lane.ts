@@ -16,6 +16,7 @@ import { ClusterKeeper } from "./cluster-keeper.js";
 import { CODECS } from "./codec.js";
 import type { Codec } from "./codec.js";
 import type { LaneConfig } from "./config.js";
+import type { CallLimits, ConnectionHooks, Lane, LaneListener, LoadShapes } from "./contract.js";
 import { mapAddress } from "./discover.js";
 import { Fleet } from "./fleet.js";
 import { Holds } from "./holds.js";
@@ -37,31 +38,6 @@ import { HEAD_TRANSACTION } from "./transaction.js";
 import { deadlineIn, joinTicks } from "./turn.js";
 import { traceCommand, watchSignal } from "./watch.js";
 
-/** What a lane tells the facade. */
-export interface LaneListener {
-  nodeUp(domain: string, node: string): void;
-  nodeDown(domain: string, node: string, reason: string): void;
-  topology(domain: string, version: number): void;
-  degraded(domain: string, reason: string): void;
-  error(error: KeylaneError): void;
-}
-
-/** Takes part in the life of a lane's connections: the shared cache, to hear of changes made by others. */
-export interface ConnectionHooks {
-  /** The handshake is over; operations wait for this. */
-  prepare(node: NodeLane): Promise<void>;
-  /** A push frame; the cursor stands at it. */
-  pushed(node: NodeLane, rows: ReplyRows): void;
-  /** The connection with this feeder number is gone. */
-  unfed(feeder: number): void;
-}
-
-/** What every call may bring. `timeoutMs` is already validated. */
-export interface CallLimits {
-  readonly timeoutMs?: number | undefined;
-  readonly signal?: AbortSignal | undefined;
-}
-
 const NO_LIMITS: CallLimits = {};
 
 let grabbed: Settle = () => {};
@@ -76,7 +52,7 @@ const ignore: Settle = (value) => {
   if (value instanceof Promise) value.catch(() => {});
 };
 
-export class DomainLane implements NodeOwner, OutboxOwner, Detours, KeeperLane {
+export class DomainLane implements Lane, NodeOwner, OutboxOwner, Detours, KeeperLane {
   readonly config: LaneConfig;
   readonly codec: Codec;
   readonly valueShape: ValueShape;
@@ -163,15 +139,10 @@ export class DomainLane implements NodeOwner, OutboxOwner, Detours, KeeperLane {
     return promise;
   }
 
-  /**
-   * A value together with the key's remaining life, in one run of frames: the life is read first, by `life`, so that `value`
-   * can rely on it. Only the value's reply settles the call.
-   */
-  load(key: WireArg, life: Shape, value: Shape, limits: CallLimits): Promise<unknown> {
-    const deadline = this.#deadline(limits);
-    this.#begin(new Op(HEAD_PTTL, key, null, ignore, life, deadline, 0), undefined);
+  /** The life is asked for first, in the same run of frames, so that `value` can rely on it. */
+  load({ key, life, value }: LoadShapes, limits: CallLimits): Promise<unknown> {
     const promise = new Promise<unknown>(executor);
-    this.#begin(new Op(HEAD_GET, key, null, grabbed, value, deadline, 0), limits.signal);
+    this.submitLoad(new Op(HEAD_GET, key, null, grabbed, value, this.#deadline(limits), 0), life, limits.signal);
     return promise;
   }
 
@@ -198,6 +169,17 @@ export class DomainLane implements NodeOwner, OutboxOwner, Detours, KeeperLane {
     const timeoutMs = options.timeoutMs ?? (asked === 0 ? null : (asked ?? 0) + commandTimeoutMs);
     const call = { name: command, args, buffers: options.buffers === true, timeoutMs, signal: options.signal };
     return this.#blocking.run(node, call, (told) => mapAddress(told, natMap, domain));
+  }
+
+  /** Takes an operation made elsewhere: its deadline is set, and it settles by its own `settle`. */
+  submit(op: Op, signal: AbortSignal | undefined): void {
+    this.#begin(op, signal);
+  }
+
+  /** As `submit`, for the GET of a load; `life` reads the reply of the PTTL before it. */
+  submitLoad(op: Op, life: Shape, signal: AbortSignal | undefined): void {
+    this.#begin(new Op(HEAD_PTTL, op.first, null, ignore, life, op.deadline, 0), undefined);
+    this.#begin(op, signal);
   }
 
   /** A command of keylane's own to one node: not retried, not redirected. */
@@ -445,6 +427,10 @@ export class DomainLane implements NodeOwner, OutboxOwner, Detours, KeeperLane {
     this.fleet.close();
     this.#blocking.close();
     return this.counts.failed - before;
+  }
+
+  reconnects(): number {
+    return this.fleet.traffic().reconnects;
   }
 
   stats(): DomainStats {

@@ -57,7 +57,7 @@ export class Op {
   first: WireArg;
   rest: readonly WireArg[] | null;
   settle: Settle;
-  readonly shape: Shape;
+  shape: Shape;
   /** Whole milliseconds on the clock of `turn.ts`. */
   deadline: number;
   state = QUEUED;

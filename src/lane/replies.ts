@@ -33,6 +33,10 @@ export class ReplyRows {
   at = ROWS_BASE;
   /** Texts come as strings (default) or as buffers. */
   asBuffers = false;
+  /** Number of the run of replies being read, and the bytes it spans: `buffer[runStart, runEnd)`. */
+  run = 0;
+  runStart = 0;
+  runEnd = 0;
 
   constructor(buffer: Buffer, feed: Feed) {
     this.buffer = buffer;

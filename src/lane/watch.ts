@@ -9,7 +9,7 @@ export function watchSignal(op: Op, signal: AbortSignal, abort: (reason: unknown
   const listener = (): void => abort(signal.reason);
   op.settle = (value) => {
     signal.removeEventListener("abort", listener);
-    settle(value);
+    settle.call(op, value);
   };
   signal.addEventListener("abort", listener, { once: true });
 }
@@ -21,7 +21,7 @@ export function traceCommand(op: Op, domain: string): void {
   const publish = (error: KeylaneErrorCode | null): void =>
     commandChannel.publish({ domain, command, durationMs: performance.now() - began, error });
   op.settle = (value) => {
-    settle(value);
+    settle.call(op, value);
     if (value instanceof Promise) value.catch((error: KeylaneError) => publish(error.code));
     else publish(null);
   };

@@ -1,10 +1,11 @@
 /** What one thread gives another so that it can attach: shared memories and the options they were opened with. */
+import type { MessagePort } from "node:worker_threads";
 import { KeylaneError } from "../errors.js";
 import type { OpenOptions } from "../options.js";
 import type { RegionHandle } from "./region.js";
 
 /** Grows with every change of what a handle holds. */
-export const HANDLE_VERSION = 1;
+export const HANDLE_VERSION = 2;
 
 /** Structured-cloneable as long as the options are (no functions); means something only inside its process. */
 export interface KeylaneHandle {
@@ -15,6 +16,16 @@ export interface KeylaneHandle {
   readonly topologies: readonly SharedArrayBuffer[];
   /** The shared cache; null when no domain is cached. */
   readonly region: RegionHandle | null;
+  /** What it takes to use the pool; null unless asked for. Its `port` must be in the transfer list. */
+  readonly pool: PoolHandle | null;
+}
+
+/** One more thread's way to the workers of a pool. */
+export interface PoolHandle {
+  readonly port: MessagePort;
+  readonly workers: number;
+  /** What the workers count. */
+  readonly board: SharedArrayBuffer;
 }
 
 /** @throws KeylaneError `KEYLANE_ERR_ARGUMENT` for what is no handle of this process and version */

@@ -128,7 +128,8 @@ test("times and sizes are positive safe integers that a timer can hold", () => {
   for (const name of timers) {
     assert.equal(refusal(one({}, { [name]: 2 ** 31 })), `${name}: a timer cannot be longer than 2147483647 ms`);
   }
-  assert.match(refusal(one({}, { threads: 2 })), /^threads: /);
+  assert.match(refusal(one({}, { threads: 65 })), /^threads: /);
+  assert.match(refusal(one({}, { threads: 1, caps: { strict: true } })), /^caps\.strict: /);
   assert.match(refusal(one({}, { cacheBytes: -1 })), /^cacheBytes: /);
   assert.match(refusal(one({}, { maxValueBytes: 2 ** 30 })), /^maxValueBytes: /);
 });

@@ -1,0 +1,80 @@
+/**
+ * What the layers above need of a domain's lane, wherever its connections live: in this thread (`DomainLane`) or in a worker's
+ * (`src/pool`). The invariant of both: each call is settled exactly once, in order per key, and by its deadline.
+ */
+import type { KeylaneError } from "../errors.js";
+import type { Topology } from "../routing/topology.js";
+import type { CommandOptions, DomainStats, Reply } from "../types.js";
+import type { Codec } from "./codec.js";
+import type { LaneConfig } from "./config.js";
+import type { NodeLane } from "./node.js";
+import type { Block, WireArg } from "./op.js";
+import type { ReplyRows, Shape, ValueShape } from "./replies.js";
+
+/** What a lane tells the facade. */
+export interface LaneListener {
+  nodeUp(domain: string, node: string): void;
+  nodeDown(domain: string, node: string, reason: string): void;
+  topology(domain: string, version: number): void;
+  degraded(domain: string, reason: string): void;
+  error(error: KeylaneError): void;
+}
+
+/** Takes part in the life of a lane's connections: the shared cache, to hear of changes made by others. */
+export interface ConnectionHooks {
+  /** The handshake is over; operations wait for this. */
+  prepare(node: NodeLane): Promise<void>;
+  /** A push frame; the cursor stands at it. */
+  pushed(node: NodeLane, rows: ReplyRows): void;
+  /** The connection with this feeder number is gone. */
+  unfed(feeder: number): void;
+}
+
+/** What every call may bring. `timeoutMs` is already validated. */
+export interface CallLimits {
+  readonly timeoutMs?: number | undefined;
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** The shapes of a load: a value together with its key's remaining life. */
+export interface LoadShapes {
+  readonly key: WireArg;
+  /** Reads the reply of PTTL, which comes first. */
+  readonly life: Shape;
+  /** Reads the value's reply, and stores it. */
+  readonly value: Shape;
+  /** Instead of both, where another thread loaded and stored: reads where it is kept (three integers), then the value. */
+  readonly fetched: Shape;
+}
+
+/** A domain's lane. Calls reject with a `KeylaneError` and never throw. */
+export interface Lane {
+  readonly config: LaneConfig;
+  readonly codec: Codec;
+  readonly valueShape: ValueShape;
+  readonly topology: Topology;
+  /** The hot path: one GET. */
+  get(key: WireArg): Promise<unknown>;
+  /** Any other command. A null shape reads a value by the domain's codec; `script` is the source of an EVALSHA. */
+  call(
+    head: number,
+    first: WireArg,
+    rest: readonly WireArg[] | null,
+    shape: Shape | null,
+    limits?: CallLimits,
+    script?: string | null,
+  ): Promise<unknown>;
+  /** A value together with the key's remaining life. Only the value's reply settles the call. */
+  load(load: LoadShapes, limits: CallLimits): Promise<unknown>;
+  /** A whole transaction; see `transaction.ts`. */
+  transact(key: WireArg, frames: WireArg, shape: Shape, block: Block, limits: CallLimits): Promise<unknown>;
+  /** A command that blocks: on a connection of its own. Without `timeoutMs` it may take as long as it asked the server. */
+  block(name: string, args: readonly WireArg[], slot: number, options: CommandOptions): Promise<Reply>;
+  /** Refuses new calls; resolves when nothing is outstanding. */
+  drained(): Promise<void>;
+  /** Ends everything now. Returns how many calls failed by it. */
+  destroy(): number;
+  stats(): DomainStats;
+  /** Connections made after the first one to each node. */
+  reconnects(): number;
+}

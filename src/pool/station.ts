@@ -1,0 +1,277 @@
+/**
+ * A caller, seen from a worker: its requests become operations of the worker's lanes, and what becomes of them goes back, all
+ * that is settled in one event-loop turn in one message. A slow operation holds nobody back.
+ */
+import type { MessagePort } from "node:worker_threads";
+import type { DomainLane } from "../lane/lane.js";
+import { HEAD_GET, Op } from "../lane/op.js";
+import type { WireArg } from "../lane/op.js";
+import { mismatch } from "../lane/replies.js";
+import type { ReplyRows, Shape } from "../lane/replies.js";
+import { transactionBlock } from "../lane/transaction.js";
+import { NEVER } from "../lane/turn.js";
+import { Kind } from "../native/types.js";
+import type { Reply } from "../types.js";
+import { AnswerWriter } from "./answers.js";
+import { Crates } from "./crates.js";
+import {
+  DOMAIN_SHIFT,
+  Expect,
+  FLAGS_MASK,
+  KIND_BITS,
+  KIND_MASK,
+  OP_BUFFERS,
+  OP_CANCELLABLE,
+  OP_SCRIPT,
+  OpKind,
+  elapsedMs,
+  processMs,
+} from "./protocol.js";
+import { RequestReader } from "./requests.js";
+
+/** A load in the worker: shapes that store, and where they stored. */
+export interface StoredLoad {
+  readonly life: Shape;
+  readonly value: Shape;
+  /** Index of the proof word (-1: not kept), proof, and when to look again. */
+  readonly index: number;
+  readonly proof: number;
+  readonly check: number;
+}
+
+/** What accompanies a worker's lanes: the shared cache. */
+export interface Companion {
+  /** Begins a load of a cached domain's key; null when the domain is not cached here. */
+  load(domain: number, key: WireArg): StoredLoad | null;
+  /** The lanes know their topologies. */
+  opened(): void;
+  end(): void;
+}
+
+/** Requests read and not answered by a message are told to the caller when they are so many bytes. */
+const TELL_BYTES = 1 << 20;
+
+/** The reply last read: rows `table[from, to)` of these. Set by a shape, used by the settling that follows at once. */
+let readRows: ReplyRows | null = null;
+let readFrom = 0;
+let readTo = 0;
+
+/** Passes a reply on unread, except for its kind. What a replica may not decide alone comes as null or false. */
+function pass(rows: ReplyRows, expect: number): unknown {
+  const kind = rows.kind();
+  const { at, table } = rows;
+  readRows = rows;
+  readFrom = at;
+  rows.skip();
+  readTo = rows.at;
+  if (kind === Kind.NULL)
+    return expect === Expect.INTEGER || expect === Expect.FLAG ? mismatch("an integer", kind) : null;
+  switch (expect) {
+    case Expect.VALUE:
+      return kind === Kind.BULK || kind === Kind.STREAM ? undefined : mismatch("a value", kind);
+    case Expect.INTEGER:
+    case Expect.FLAG:
+      if (kind === Kind.INT32) return expect === Expect.FLAG && table[at + 2]! <= 0 ? false : undefined;
+      return kind === Kind.INT || kind === Kind.BIGNUM ? undefined : mismatch("an integer", kind);
+    case Expect.STORED:
+      return kind === Kind.SIMPLE || kind === Kind.BULK ? undefined : mismatch("OK", kind);
+    default:
+      return undefined;
+  }
+}
+
+const PASSES: readonly Shape[] = Object.values(Expect).map((expect) => ({ read: (rows) => pass(rows, expect) }));
+
+/** An operation of a caller. */
+class StationOp extends Op {
+  readonly station: Station;
+  readonly id: number;
+  load: StoredLoad | null = null;
+
+  constructor(
+    station: Station,
+    id: number,
+    head: number,
+    first: WireArg,
+    rest: readonly WireArg[] | null,
+    shape: Shape,
+    deadline: number,
+  ) {
+    super(head, first, rest, settle, shape, deadline, 0);
+    this.station = station;
+    this.id = id;
+  }
+}
+
+/** The one `settle` of all: called as a method of its operation. */
+function settle(this: unknown, value: unknown): void {
+  const op = this as StationOp;
+  if (value instanceof Promise) value.catch((error: unknown) => op.station.failed(op.id, error));
+  else op.station.answered(op);
+}
+
+export class Station {
+  readonly #port: MessagePort;
+  readonly #lanes: readonly DomainLane[];
+  readonly #companion: Companion | null;
+  readonly #crates = new Crates();
+  readonly #answers = new AnswerWriter(this.#crates);
+  /** Of operations that may be aborted, by id. */
+  readonly #aborts = new Map<number, AbortController>();
+  readonly #left: () => void;
+  /** Bytes of requests read; and of these, not told yet. */
+  #taken = 0;
+  #untold = 0;
+  #joined = false;
+  #closed = false;
+  /** Operations taken and not answered. */
+  pending = 0;
+
+  /** `left` hears when the caller is gone. */
+  constructor(port: MessagePort, lanes: readonly DomainLane[], companion: Companion | null, left: () => void) {
+    this.#port = port;
+    this.#lanes = lanes;
+    this.#companion = companion;
+    this.#left = left;
+    port.on("message", (crate: ArrayBuffer) => this.#arrived(crate));
+    port.on("close", () => {
+      this.#closed = true;
+      for (const abort of this.#aborts.values()) abort.abort();
+      this.#left();
+    });
+  }
+
+  /** Whether other callers share the worker: then bytes of a run of replies go to several. */
+  set alone(alone: boolean) {
+    this.#answers.alone = alone;
+  }
+
+  answered(op: StationOp): void {
+    const { id, load } = op;
+    if (load === null) this.#answers.reply(id, readRows!, readFrom, readTo);
+    else this.#answers.loaded(id, [load.index, load.proof, load.check], readRows!, readFrom, readTo);
+    this.#settled(id);
+  }
+
+  failed(id: number, error: unknown): void {
+    this.#answers.error(id, error);
+    this.#settled(id);
+  }
+
+  /** Sends what is settled and ends the link. */
+  close(): void {
+    if (this.#closed) return;
+    this.#post();
+    this.#closed = true;
+    this.#port.close();
+  }
+
+  #arrived(crate: ArrayBuffer): void {
+    const request = new RequestReader(crate);
+    const now = performance.now();
+    const age = elapsedMs(request.stamp, processMs());
+    const origin = Math.ceil(now) - Math.min(age, 0x3fff_ffff);
+    for (const id of request.cancelled()) this.#aborts.get(id)?.abort();
+    this.pending += request.count;
+    for (let i = 0; i < request.count; i += 1) this.#take(request, origin);
+    this.#taken = (this.#taken + request.size) | 0;
+    this.#untold += request.size;
+    this.#crates.give(crate);
+    if (this.#untold > TELL_BYTES) this.#join();
+  }
+
+  #take(request: RequestReader, origin: number): void {
+    const id = request.word();
+    const meta = request.word();
+    const kind = meta & KIND_MASK;
+    const lane = this.#lanes[meta >> DOMAIN_SHIFT]!;
+    if (kind === OpKind.GET) {
+      const deadline = origin + lane.config.commandTimeoutMs;
+      lane.submit(new StationOp(this, id, HEAD_GET, request.arg(), null, PASSES[Expect.VALUE]!, deadline), undefined);
+      return;
+    }
+    const flags = (meta >> KIND_BITS) & FLAGS_MASK;
+    const head = request.word();
+    const timeoutMs = request.word();
+    const extra = request.word();
+    const count = request.word();
+    const first = request.arg();
+    const scripted = (flags & OP_SCRIPT) === 0 ? 0 : 1;
+    const rest = request.args(count - 1 - scripted);
+    const script = scripted === 1 ? String(request.arg()) : null;
+    const signal = (flags & OP_CANCELLABLE) === 0 ? undefined : this.#abortable(id);
+    if (kind === OpKind.BLOCK) {
+      const options = { buffers: (flags & OP_BUFFERS) !== 0, timeoutMs: timeoutMs || undefined, signal };
+      void this.#block(id, lane.block(String(first), rest ?? [], extra, options));
+      return;
+    }
+    const shape = kind === OpKind.CALL ? PASSES[extra]! : PASSES[Expect.ANY]!;
+    const op = new StationOp(this, id, head, first, rest, shape, timeoutMs === 0 ? NEVER : origin + timeoutMs);
+    op.script = script;
+    if (kind === OpKind.TRANSACTION) op.block = transactionBlock(extra);
+    if (kind === OpKind.LOAD) this.#load(lane, op, signal);
+    else lane.submit(op, signal);
+  }
+
+  async #block(id: number, call: Promise<Reply>): Promise<void> {
+    try {
+      this.#answers.value(id, await call);
+      this.#settled(id);
+    } catch (error) {
+      this.failed(id, error);
+    }
+  }
+
+  #load(lane: DomainLane, op: StationOp, signal: AbortSignal | undefined): void {
+    const load = this.#companion?.load(lane.config.index, op.first) ?? UNSTORED;
+    op.load = load;
+    const value: Shape = {
+      read: (rows) => {
+        const kind = rows.kind();
+        readRows = rows;
+        readFrom = rows.at;
+        const read = load.value.read(rows);
+        readTo = rows.at;
+        return kind === Kind.NULL ? null : (read ?? undefined);
+      },
+    };
+    op.shape = value;
+    lane.submitLoad(op, load.life, signal);
+  }
+
+  /** A signal that fires when the caller aborts; forgotten when the operation is settled, in the same order as ids are. */
+  #abortable(id: number): AbortSignal {
+    const controller = new AbortController();
+    this.#aborts.set(id, controller);
+    return controller.signal;
+  }
+
+  #settled(id: number): void {
+    this.pending -= 1;
+    if (this.#aborts.size > 0) this.#aborts.delete(id);
+    this.#join();
+  }
+
+  #join(): void {
+    if (this.#joined) return;
+    this.#joined = true;
+    setImmediate(() => this.#post());
+  }
+
+  #post(): void {
+    this.#joined = false;
+    if (this.#closed) return;
+    this.#untold = 0;
+    const crate = this.#answers.finish(this.#taken);
+    this.#port.postMessage(crate, [crate]);
+  }
+}
+
+/** A load where there is no cache: nothing is stored. */
+const UNSTORED: StoredLoad = {
+  life: PASSES[Expect.ANY]!,
+  value: PASSES[Expect.VALUE]!,
+  index: -1,
+  proof: 0,
+  check: 0,
+};

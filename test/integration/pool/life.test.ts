@@ -1,0 +1,215 @@
+/** The pool's life: bounded queues, close and destroy at any moment, and a process that ends by itself. */
+import assert from "node:assert/strict";
+import { mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { describe, it } from "node:test";
+import { Keylane } from "keylane";
+
+import { useC3, useSingle } from "../../support/fixtures.js";
+import { openLanes, rejection } from "../../support/lanes.js";
+import { runningWorkers } from "../../support/pool/workers.js";
+import { runProgram } from "../../support/processes.js";
+import { Relay } from "../../support/relay.js";
+import { Stub } from "../../support/stub.js";
+import { until, within } from "../../support/until.js";
+
+const CYCLES = Number(process.env["KEYLANE_POOL_CYCLES"] ?? 12);
+
+/** A million by hand. */
+const CALLS = Number(process.env["KEYLANE_POOL_CALLS"] ?? 100_000);
+
+const single = (address: string, more: object = {}) => ({
+  domains: { all: { prefixes: [""], nodes: [address], mode: "single" as const } },
+  threads: 1,
+  ...more,
+});
+
+async function cycle(address: string): Promise<void> {
+  const lanes = await Keylane.open(single(address));
+  assert.equal(await lanes.set("k", "v"), true);
+  await lanes.close();
+}
+
+/** What a process must not gather. */
+function look() {
+  return {
+    fds: readdirSync("/proc/self/fd").length,
+    timers: process.getActiveResourcesInfo().length,
+    listeners: process.eventNames().reduce((sum, name) => sum + process.listenerCount(name), 0),
+    rss: process.memoryUsage.rss() / 2 ** 20,
+  };
+}
+
+const program = (address: string, body: string): string => `
+  import { Keylane } from "keylane";
+  process.on("unhandledRejection", (error) => { console.error("unhandled", error); process.exit(9); });
+  const lanes = await Keylane.open({
+    domains: { all: { prefixes: [""], mode: "single", nodes: ["${address}"] } }, threads: 2, commandTimeoutMs: 30000,
+  });
+  ${body}`;
+
+/** Runs a program until it ends by itself, or is told to. */
+async function run(address: string, body: string, signal?: NodeJS.Signals) {
+  const folder = mkdtempSync(join(tmpdir(), "keylane-test-"));
+  const script = join(import.meta.dirname ?? ".", `c8-${process.pid}.mjs`);
+  writeFileSync(script, program(address, body));
+  try {
+    const running = runProgram(script, [], folder);
+    await running.firstLine;
+    if (signal !== undefined) running.kill(signal);
+    return { ended: await within(running.ended, 15_000, "the program"), errors: running.errors() };
+  } finally {
+    rmSync(script, { force: true });
+    rmSync(folder, { recursive: true, force: true });
+  }
+}
+
+describe("W5: closing a pool", () => {
+  const server = useSingle();
+
+  it("W5: close with the node down, in the middle of a handshake, ready; twice; with 1,000 calls", async (t) => {
+    const relay = await Relay.start(server.value.address);
+    t.after(() => relay.stop());
+    for (const how of ["down", "handshake", "ready"] as const) {
+      const lanes = await Keylane.open(single(relay.address, { commandTimeoutMs: 60_000 }));
+      if (how === "down") await relay.refuse();
+      if (how === "handshake") relay.down.stall = true;
+      if (how !== "ready") {
+        relay.cut();
+        await until(() => lanes.stats().domains["all"]!.nodes[0]!.state !== "ready");
+      }
+      const calls = Array.from({ length: 1000 }, (_, at) => lanes.incrBy(`n${at}`));
+      const settled = Promise.allSettled(calls);
+      const closing = lanes.close({ timeoutMs: 200 });
+      assert.equal(lanes.close({ timeoutMs: 60_000 }), closing, "the second close is the first");
+      const { lost } = await within(closing, 1500, `close, ${how}`);
+      const failed = (await within(settled, 500, "the calls")).filter(({ status }) => status === "rejected");
+      assert.equal(failed.length, lost);
+      assert.equal(lost, how === "ready" ? 0 : 1000);
+      for (const one of failed) assert.equal((one as PromiseRejectedResult).reason.outcome, "not-sent", how);
+      await rejection(lanes.get("k"), "KEYLANE_ERR_CLOSED", { outcome: "not-sent" });
+      assert.equal(runningWorkers().length, 0);
+      await relay.accept();
+      relay.heal();
+      await until(() => relay.open === 0, { what: `no connection stays, ${how}` });
+    }
+  });
+
+  it("W5: a blocking read in flight, the socket cut, then close: it rejects, and close does not wait for it", async (t) => {
+    const relay = await Relay.start(server.value.address);
+    t.after(() => relay.stop());
+    const lanes = await Keylane.open(single(relay.address));
+    const blocked = lanes.command("BLPOP", "never", 0).catch((error: { code: string }) => error.code);
+    await until(async () => (await server.value.node.info("clients")).get("blocked_clients") === "1");
+    await within(lanes.close({ timeoutMs: 5000 }), 2000, "close");
+    assert.equal(await blocked, "KEYLANE_ERR_CLOSED");
+  });
+
+  it("W5: destroy: what was not handed over is not-sent, the rest unknown; twice is fine; during open too", async (t) => {
+    const stub = await Stub.start({ cluster: false });
+    t.after(() => stub.stop());
+    stub.answer("GET", () => undefined);
+    const lanes = await Keylane.open(single(stub.address));
+    const sent = rejection(lanes.get("sent"), "KEYLANE_ERR_CLOSED", { outcome: "unknown" });
+    await until(() => stub.calls("GET").length === 1);
+    const queued = rejection(lanes.get("queued"), "KEYLANE_ERR_CLOSED", { outcome: "not-sent" });
+    lanes.destroy();
+    lanes.destroy();
+    await Promise.all([sent, queued]);
+    await until(() => stub.connections.size === 0 && runningWorkers().length === 0);
+  });
+
+  it(`${CYCLES} cycles of open and close leave file descriptors, threads and memory as they were`, async (t) => {
+    for (let at = 0; at < 6; at += 1) await cycle(server.value.address);
+    const before = look();
+    for (let at = 0; at < CYCLES; at += 1) await cycle(server.value.address);
+    const after = look();
+    t.diagnostic(`before ${JSON.stringify(before)}, after ${JSON.stringify(after)}`);
+    assert.ok(after.fds <= before.fds + 2, `file descriptors: ${before.fds}, then ${after.fds}`);
+    assert.ok(after.timers <= before.timers + 2, `resources: ${before.timers}, then ${after.timers}`);
+    assert.equal(after.listeners, before.listeners);
+    assert.ok(after.rss < before.rss + 64, `MiB resident: ${before.rss}, then ${after.rss}`);
+    assert.equal(runningWorkers().length, 0);
+  });
+});
+
+describe("W6: bounded queues", () => {
+  const cluster = useC3({ nodeTimeoutMs: 60_000 });
+
+  it(`W6: ${CALLS} calls while a node is stopped: the excess is refused at once, memory stays bounded, others are served`, async (t) => {
+    const lanes = await openLanes({
+      domains: { all: { prefixes: [""], nodes: cluster.value.seeds } },
+      threads: 1,
+      maxQueue: 10_000,
+      commandTimeoutMs: 1000,
+    });
+    const [stopped] = cluster.value.primaries;
+    const keys = Array.from({ length: 1000 }, (_, at) => `k${at}`);
+    const dead = keys.filter((key) => lanes.route(key).node === stopped!.address);
+    const alive = keys.find((key) => lanes.route(key).node !== stopped!.address);
+    stopped!.pause();
+    const tally = new Map<string, number>();
+    const before = process.memoryUsage.rss();
+    let open = 0;
+    for (let sent = 0; sent < CALLS; sent += 1) {
+      open += 1;
+      lanes.set(dead[sent % dead.length]!, "v").then(
+        () => (open -= 1),
+        ({ code }: { code: string }) => {
+          open -= 1;
+          tally.set(code, (tally.get(code) ?? 0) + 1);
+        },
+      );
+      if (sent % 20_000 === 0) await new Promise(setImmediate);
+    }
+    assert.equal(await lanes.set(alive!, "v", { timeoutMs: 10_000 }), true);
+    await until(() => open === 0, { timeoutMs: 20_000 });
+    stopped!.resume();
+    const grown = (process.memoryUsage.rss() - before) / 2 ** 20;
+    t.diagnostic(`${JSON.stringify(Object.fromEntries(tally))}, ${grown.toFixed(0)} MiB more`);
+    assert.ok(tally.get("KEYLANE_ERR_OVERLOADED")! > CALLS / 2, "most were refused");
+    assert.ok(grown < 512, `${grown} MiB`);
+    await until(async () => (await lanes.set(dead[0]!, "v").catch(() => false)) === true);
+    assert.equal(lanes.stats().domains["all"]!.pending, 0);
+  });
+});
+
+describe("C8: the process", () => {
+  it("C8: SIGTERM with the node silent and 1,000 increments in flight: each lost one is told with its key and amount", async (t) => {
+    const stub = await Stub.start({ cluster: false });
+    t.after(() => stub.stop());
+    stub.answer("INCRBY", () => undefined);
+    const { ended, errors } = await run(
+      stub.address,
+      `const lost = [];
+       const calls = Array.from({ length: 1000 }, (_, at) =>
+         lanes.incrBy("n" + at, at).catch((error) => lost.push([error.outcome, "n" + at, at])));
+       process.once("SIGTERM", async () => {
+         const told = await lanes.close({ timeoutMs: 200 });
+         await Promise.all(calls);
+         if (told.lost !== 1000 || lost.length !== 1000) console.error("lost", told.lost, lost.length);
+         if (lost.some(([outcome, key, amount]) => outcome !== "unknown" || key !== "n" + amount)) console.error("wrong", lost[0]);
+       });
+       setTimeout(() => console.log("ready"), 200);`,
+      "SIGTERM",
+    );
+    assert.deepEqual([ended, errors], [0, ""]);
+    assert.equal(stub.calls("INCRBY").length, 1000);
+  });
+
+  it("C8: ends by itself after close, after destroy with calls in flight, and when close is forgotten by nobody", async (t) => {
+    const stub = await Stub.start({ cluster: false });
+    t.after(() => stub.stop());
+    stub.answer("GET", () => undefined).answer("SET", () => "OK");
+    for (const body of [
+      `await lanes.set("k", "v"); await lanes.close(); console.log("ready");`,
+      `const calls = Promise.allSettled(Array.from({ length: 1000 }, () => lanes.get("k")));
+       lanes.destroy(); const codes = new Set((await calls).map(({ reason }) => reason.code)); console.log([...codes].join());`,
+      `lanes.get("k", { timeoutMs: 100 }).catch(() => {}); await lanes.close({ timeoutMs: 1 }); console.log("ready");`,
+    ]) {
+      const { ended, errors } = await run(stub.address, body);
+      assert.deepEqual([ended, errors], [0, ""]);
+    }
+  });
+});
