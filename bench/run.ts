@@ -3,7 +3,7 @@
  * Ends with 1 when a value was wrong or a contestant failed; never because a goal was missed, since timing depends on the
  * machine. Ends with 2 when the command line is wrong.
  */
-import { writeFile } from "node:fs/promises";
+import { readFile, writeFile } from "node:fs/promises";
 import { parseArgs } from "node:util";
 import { cache } from "./cache.js";
 import { caps } from "./caps.js";
@@ -11,6 +11,7 @@ import type { Settings, Suite } from "./harness/suite.js";
 import { lane } from "./lane.js";
 import { phases } from "./phases.js";
 import { renderChart } from "./report/chart.js";
+import { withBlock } from "./report/readme.js";
 import { checkReport } from "./report/stats.js";
 import { renderTable } from "./report/table.js";
 import type { Report } from "./report/types.js";
@@ -22,6 +23,7 @@ const USAGE = `usage: npm run bench -- <suite> [options]
 
   --json FILE     write the report as JSON
   --svg FILE      draw the report as a bar chart
+  --readme        write the figures into README.md, between the suite's markers
   --rounds N      interleaved rounds per contestant (default 5)
   --quick         tiny rounds, to see that everything works
   --keys LIST     numbers of distinct keys for the flatness rows, smallest first
@@ -30,6 +32,7 @@ const USAGE = `usage: npm run bench -- <suite> [options]
   --list          print the suites and end
 `;
 
+const README = new URL("README.md", import.meta.resolve("keylane/package.json"));
 const DEFAULT_KEYS = [1000, 10_000, 100_000, 1_000_000];
 const QUICK_KEYS = [1000, 10_000];
 
@@ -49,6 +52,7 @@ function readCommandLine() {
       options: {
         json: { type: "string" },
         svg: { type: "string" },
+        readme: { type: "boolean", default: false },
         rounds: { type: "string", default: "5" },
         quick: { type: "boolean", default: false },
         keys: { type: "string" },
@@ -90,6 +94,7 @@ async function main(): Promise<void> {
   const report: Report = checkReport({ suite: suite.name, ...(await suite.run(settings)) });
   process.stdout.write(renderTable(report));
   if (values.json !== undefined) await writeFile(values.json, `${JSON.stringify(report, null, 2)}\n`);
+  if (values.readme) await writeFile(README, withBlock(await readFile(README, "utf8"), report));
   if (values.svg !== undefined) await writeFile(values.svg, await renderChart(report));
 }
 
