@@ -13,6 +13,7 @@ import { bookKey } from "./keys.js";
 import { TUNING } from "./policy.js";
 import type {
   AddOptions,
+  Budget,
   ChargeOptions,
   ChargeResult,
   LedgerPending,
@@ -20,6 +21,7 @@ import type {
   LedgerServers,
   LedgerTuning,
 } from "./policy.js";
+import { RecentCharges } from "./recent.js";
 import { Spool } from "./spool.js";
 
 const sourceOf = (name: string): string => readFileSync(new URL(`./${name}.lua`, import.meta.url), "utf8");
@@ -31,6 +33,7 @@ export class Ledger {
   readonly #spool: Spool;
   readonly #booker: Booker;
   readonly #budgets: Budgets;
+  readonly #charges = new RecentCharges();
   #closing: Promise<number> | null = null;
 
   private constructor(policy: LedgerPolicy, servers: LedgerServers, spool: Spool, tuning: LedgerTuning) {
@@ -78,14 +81,29 @@ export class Ledger {
 
   /**
    * As `add`, for an amount that is taken out of a budget first: `charged` is false, and nothing booked, when the budget has not
-   * enough left that is not set aside for others. Asks the servers only when the lease is used up.
+   * enough left that is not set aside for others. Asks the servers only when the lease is used up. An id that was charged
+   * by this instance a short while ago (65,536 charges) gets the same answer and is not charged again.
    *
    * @throws (rejects) KeylaneError as `add`, and as any call when the servers cannot be asked; it was not charged then
    */
   async charge(account: string, amount: bigint, options: ChargeOptions): Promise<ChargeResult> {
     const at = checkEntry(account, amount, options);
     const budget = checkBudget(account, amount, options.budget);
-    const { id, timeoutMs, signal } = options;
+    const { id } = options;
+    const known = this.#charges.get(account, id);
+    if (known !== undefined) return known;
+    const charge = this.#charge(account, amount, at, budget, options);
+    this.#charges.set(account, id, charge);
+    return charge;
+  }
+
+  async #charge(
+    account: string,
+    amount: bigint,
+    at: number,
+    budget: Budget,
+    { id, timeoutMs, signal }: ChargeOptions,
+  ): Promise<ChargeResult> {
     const fault = timeoutMs === undefined ? null : faultOfMs("timeoutMs", timeoutMs);
     if (fault !== null) throw fault;
     const charged = await this.#budgets.take(budget, amount, { timeoutMs, signal });

@@ -44,7 +44,7 @@ export const IDENTITY = "spool.json";
  */
 export function scanFolder(folder: string, visit: (entry: Entry) => void = () => undefined): Scanned {
   const id = readIdentity(folder);
-  const names = readdirSync(folder).filter((name) => SEGMENT_NAME.test(name));
+  const names = namesIn(folder).filter((name) => SEGMENT_NAME.test(name));
   const numbers = names.map((name) => Number(SEGMENT_NAME.exec(name)![1])).toSorted((a, b) => a - b);
   if (id === null && numbers.length > 0) throw spoolFault(folder, `it has segments and no ${IDENTITY}`);
   const scan = new Scan(visit);
@@ -66,6 +66,14 @@ export function scanFolder(folder: string, visit: (entry: Entry) => void = () =>
   }
   const { lines, budgets, counts, last } = scan;
   return { id, segments, rest, lines, budgets, counts, last };
+}
+
+function namesIn(folder: string): string[] {
+  try {
+    return readdirSync(folder);
+  } catch (error) {
+    throw spoolFault(folder, "it cannot be read", error);
+  }
 }
 
 function readIdentity(folder: string): string | null {
