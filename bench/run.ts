@@ -10,6 +10,7 @@ import { caps } from "./caps.js";
 import type { Settings, Suite } from "./harness/suite.js";
 import { lane } from "./lane.js";
 import { phases } from "./phases.js";
+import { pool } from "./pool.js";
 import { renderChart } from "./report/chart.js";
 import { withBlock } from "./report/readme.js";
 import { checkReport } from "./report/stats.js";
@@ -17,7 +18,7 @@ import { renderTable } from "./report/table.js";
 import type { Report } from "./report/types.js";
 import { route } from "./route.js";
 
-const SUITES: readonly Suite[] = [lane, route, cache, caps, phases];
+const SUITES: readonly Suite[] = [lane, pool, route, cache, caps, phases];
 
 const USAGE = `usage: npm run bench -- <suite> [options]
 

@@ -391,6 +391,7 @@ export class Keylane<Domains = Record<string, object>> extends EventEmitter<Keyl
     const late = new Promise<void>((resolve) => {
       timer = setTimeout(resolve, timeoutMs);
     });
+    // The ledger books over the lanes, so they stay open for it; without one they are closed in this very turn.
     const unbooked = this.#ledger === null ? 0 : await this.#ledger.close(timeoutMs);
     await Promise.race([Promise.all(this.#domains.map(({ lane }) => lane.drained())), late]);
     clearTimeout(timer);

@@ -13,7 +13,14 @@ const GRACE_MS = 30_000;
 const CLOSE_MS = 10_000;
 
 /** A program of this folder that calls `serve`. */
-export type Program = "cache-child" | "caps-child" | "lane-child" | "phases-child" | "replay-child" | "route-child";
+export type Program =
+  | "cache-child"
+  | "caps-child"
+  | "lane-child"
+  | "phases-child"
+  | "pool-child"
+  | "replay-child"
+  | "route-child";
 
 export class PeerProcess<Entry, Round extends { readonly maxMs: number }> {
   readonly #child: ChildProcess;

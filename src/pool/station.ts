@@ -48,6 +48,8 @@ export interface Companion {
   end(): void;
 }
 
+/** Turns of the event loop that answers wait for others to go with them, when most are still to come. */
+const WAIT_TURNS = 3;
 /** Requests read and not answered by a message are told to the caller when they are so many bytes. */
 const TELL_BYTES = 1 << 20;
 
@@ -123,6 +125,7 @@ export class Station {
   #taken = 0;
   #untold = 0;
   #joined = false;
+  #waited = 0;
   #closed = false;
   /** Operations taken and not answered. */
   pending = 0;
@@ -255,8 +258,17 @@ export class Station {
   #join(): void {
     if (this.#joined) return;
     this.#joined = true;
-    setImmediate(() => this.#post());
+    this.#waited = 0;
+    setImmediate(this.#turn);
   }
+
+  /** Sends what is settled, unless more is about to come: then turns of the event loop, a few, are waited for it. */
+  readonly #turn = (): void => {
+    if (this.pending > this.#answers.count && this.#waited < WAIT_TURNS) {
+      this.#waited += 1;
+      setImmediate(this.#turn);
+    } else this.#post();
+  };
 
   #post(): void {
     this.#joined = false;
