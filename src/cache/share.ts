@@ -5,9 +5,10 @@
 import type { Codec } from "../lane/codec.js";
 
 /** Freezes a decoded value where that makes it safe to share. False when it must not be shared. O(size). */
-export function share(value: unknown): boolean {
+export function share(value: unknown, codec: Codec): boolean {
   if (typeof value !== "object" || value === null) return true;
-  if (!isPlain(value)) return false;
+  // JSON knows nothing but plain objects and arrays.
+  if (codec.name !== "json" && !isPlain(value)) return false;
   freeze(value);
   return true;
 }
@@ -28,5 +29,12 @@ function isPlain(value: object): boolean {
 
 function freeze(value: object): void {
   Object.freeze(value);
-  for (const item of Object.values(value)) if (typeof item === "object" && item !== null) freeze(item as object);
+  if (Array.isArray(value)) {
+    for (const item of value as unknown[]) if (typeof item === "object" && item !== null) freeze(item);
+    return;
+  }
+  for (const name in value) {
+    const item = (value as Record<string, unknown>)[name];
+    if (typeof item === "object" && item !== null) freeze(item);
+  }
 }

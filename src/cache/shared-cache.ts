@@ -39,7 +39,7 @@ import { Outages } from "./outages.js";
 import type { CachePolicy } from "./policy.js";
 import { copyOf, share } from "./share.js";
 import { SingleFlight } from "./single-flight.js";
-import type { Flight } from "./single-flight.js";
+import type { Flight, Loader } from "./single-flight.js";
 
 const NO_LIMITS: CallLimits = {};
 
@@ -55,6 +55,11 @@ export class SharedCache implements LoadTarget {
   readonly #codec: Codec;
   readonly #domain: number;
   readonly #flights: SingleFlight;
+  readonly #loader: Loader = {
+    look: (key) => (this.#closed || !this.#region.session.holds(key) ? undefined : this.#lookup(key, 0)),
+    load: (key, timeoutMs, flight) => this.#load(key, { timeoutMs }, "load", flight),
+  };
+  readonly #copy = (value: unknown): unknown => copyOf(value, this.#codec);
   readonly #outages: Outages;
   #closed = false;
   readonly #forOthers: LoadTarget = {
@@ -164,15 +169,8 @@ export class SharedCache implements LoadTarget {
       if (stale !== undefined) return Promise.resolve(stale);
     }
     if (this.#bypassed) return this.#lane.get(key);
-    const flight =
-      this.#flights.joined(key) ??
-      this.#flights.run(
-        key,
-        () => (this.#closed || !this.#region.session.holds(key) ? undefined : this.#lookup(key, 0)),
-        (timeoutMs, flight) => this.#load(key, { timeoutMs }, "load", flight),
-      );
-    const landed = flight.join((value) => copyOf(value, this.#codec));
-    return this.#excuse(key, landed);
+    const flight = this.#flights.joined(key) ?? this.#flights.run(key, this.#loader);
+    return this.#excuse(key, flight.join(this.#copy));
   }
 
   /** Answers a failed load from L1 past its expiry, where that is allowed. */
@@ -218,7 +216,7 @@ export class SharedCache implements LoadTarget {
     const flags = info[INFO_FLAGS]!;
     let value: unknown = null;
     if (kind === CacheKind.HIT) value = this.#codec.decode(scratch, 0, info[INFO_LENGTH]!, (flags & FLAG_HIGH) !== 0);
-    if (share(value) && staleMs === 0) this.#keepLocal(key, value);
+    if (share(value, this.#codec) && staleMs === 0) this.#keepLocal(key, value);
     if ((flags & FLAG_ELECTED) !== 0) this.#refresh(key);
     return value;
   }
@@ -237,15 +235,21 @@ export class SharedCache implements LoadTarget {
 
   // ── loads ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-  async #load(key: Key, limits: CallLimits, kind: "load" | "refresh", flight?: Flight): Promise<unknown> {
+  #load(key: Key, limits: CallLimits, kind: "load" | "refresh", flight?: Flight): Promise<unknown> {
     const owned = ownKey(key);
     if (this.#closed) return this.#lane.call(HEAD_GET, owned, null, null, limits);
-    const began = cacheChannel.hasSubscribers ? performance.now() : 0;
     const { session, words, clock } = this.#region;
     const load = new Load(this, owned, session.beginLoad(owned), words[clock]!);
     if (flight !== undefined) flight.ticket = load.ticket;
+    const loaded = this.#lane.load(load, limits);
+    return this.policy.staleIfErrorMs > 0 || cacheChannel.hasSubscribers ? this.#watch(key, kind, loaded) : loaded;
+  }
+
+  /** Notes how a load ends, for those who want to know. */
+  async #watch(key: Key, kind: "load" | "refresh", loaded: Promise<unknown>): Promise<unknown> {
+    const began = cacheChannel.hasSubscribers ? performance.now() : 0;
     try {
-      const value = await this.#lane.load(load, limits);
+      const value = await loaded;
       if (this.#outages.any) this.#outages.answered(this.#nodeOf(key));
       if (began !== 0) this.#publish(kind, performance.now() - began, null);
       return value;
@@ -261,13 +265,13 @@ export class SharedCache implements LoadTarget {
   }
 
   store(load: Load, bytes: Buffer | null, lifeMs: number, feeder: number, value: unknown): void {
-    const shared = share(value);
+    const shared = share(value, this.#codec);
     if (!this.#keep(load, bytes, lifeMs, feeder)) return;
     if (shared) this.#keepLocal(load.key, value);
   }
 
   fetched({ key }: Load, value: unknown, index: number, proof: number, check: number): void {
-    const shared = share(value);
+    const shared = share(value, this.#codec);
     if (shared && index !== -1 && typeof key === "string") this.#local.set(key, value, index, proof, check);
   }
 

@@ -14,32 +14,28 @@ const LOOK_MS = 50;
 
 const claim = new Int32Array(2);
 
-/** Loads a value within `timeoutMs`, and notes its ticket in `flight` before it asks for it. */
-export type LoadWithin = (timeoutMs: number, flight: Flight) => Promise<unknown>;
+/** What the flights of a cache call. */
+export interface Loader {
+  /** The value when another thread has stored it meanwhile; undefined when not. */
+  look(key: string): unknown;
+  /** Asks for the value within `timeoutMs`; notes the load's ticket in `flight` before. */
+  load(key: string, timeoutMs: number, flight: Flight): Promise<unknown>;
+}
 
 /** One load under way, as the callers of this thread wait for it. */
 export class Flight {
   /** The load's ticket; null as long as another thread loads, or nobody does yet. */
   ticket: number | null = null;
-  readonly #value: Promise<unknown>;
+  value!: Promise<unknown>;
   #waiting = 0;
-
-  constructor(fly: (flight: Flight) => Promise<unknown>) {
-    this.#value = fly(this);
-  }
 
   /** The value for one caller more. The last of them gets what was loaded, the others what `copy` makes of it. */
   join(copy: (value: unknown) => unknown): Promise<unknown> {
     this.#waiting += 1;
-    return this.#value.then((value) => {
+    return this.value.then((value) => {
       this.#waiting -= 1;
       return this.#waiting === 0 ? value : copy(value);
     });
-  }
-
-  /** Calls `landed` when it is over, whatever came of it. */
-  end(landed: () => void): void {
-    this.#value.then(landed, landed);
   }
 }
 
@@ -63,40 +59,59 @@ export class SingleFlight {
     return this.#region.session.ticket(key) === flight.ticket ? flight : undefined;
   }
 
-  /** Begins a flight for `key`: by `load` if this caller is elected, else as `look` finds it once the elected one is done. */
-  run(key: string, look: () => unknown, load: LoadWithin): Flight {
-    const begun = new Flight((flight) => this.#fly(key, look, load, flight));
-    this.#flying.set(key, begun);
-    begun.end(() => {
-      if (this.#flying.get(key) === begun) this.#flying.delete(key);
-    });
-    return begun;
+  /** Begins a flight for `key`: a load if this caller is elected, else what is found once the elected one is done. */
+  run(key: string, loader: Loader): Flight {
+    const flight = new Flight();
+    const kind = this.#claim(key);
+    const [index, value] = claim as unknown as [number, number];
+    if (kind === CacheClaim.ELECTED) flight.value = lead(key, loader, this.#deadlineMs, flight);
+    else if (kind === CacheClaim.CROWDED) flight.value = loader.load(key, this.#deadlineMs, flight);
+    else flight.value = this.#follow(key, loader, flight, index, value);
+    this.#flying.set(key, flight);
+    const landed = (): void => {
+      if (this.#flying.get(key) === flight) this.#flying.delete(key);
+      if (kind === CacheClaim.ELECTED) this.#release(index, value);
+    };
+    flight.value.then(landed, landed);
+    return flight;
   }
 
-  async #fly(key: string, look: () => unknown, load: LoadWithin, flight: Flight): Promise<unknown> {
+  #claim(key: string): number {
+    return this.#region.ended ? CacheClaim.CROWDED : this.#region.session.claim(key, this.#deadlineMs, claim);
+  }
+
+  #release(index: number, value: number): void {
+    const { session, words, ended } = this.#region;
+    if (!ended && session.release(index, value)) Atomics.notify(words, session.base + index);
+  }
+
+  /** Waits for another thread's load, and loads itself when nothing came of that. */
+  async #follow(key: string, loader: Loader, flight: Flight, index: number, value: number): Promise<unknown> {
     const { session, words } = this.#region;
     const end = performance.now() + this.#deadlineMs;
     for (let left = this.#deadlineMs; left >= 1; left = Math.floor(end - performance.now())) {
-      const kind = this.#region.ended ? CacheClaim.CROWDED : session.claim(key, this.#deadlineMs, claim);
-      const [index, value] = claim as unknown as [number, number];
-      if (kind === CacheClaim.CROWDED) return load(left, flight);
-      if (kind === CacheClaim.ELECTED) {
-        // Between the miss and the claim another thread may have loaded it.
-        const found = look();
-        try {
-          return found === undefined ? await load(left, flight) : found;
-        } finally {
-          const ours = !this.#region.ended && session.release(index, value);
-          if (ours) Atomics.notify(words, session.base + index);
-        }
-      }
       const wait = Atomics.waitAsync(words, session.base + index, value, Math.min(left, LOOK_MS));
       if (wait.async) await wait.value;
-      const found = look();
+      const found = loader.look(key);
       if (found !== undefined) return found;
+      const kind = this.#claim(key);
+      [index, value] = claim as unknown as [number, number];
+      if (kind === CacheClaim.CROWDED) return loader.load(key, left, flight);
+      if (kind !== CacheClaim.ELECTED) continue;
+      try {
+        return await lead(key, loader, left, flight);
+      } finally {
+        this.#release(index, value);
+      }
     }
     const message = "GET: another thread did not load the key before the deadline";
     const context = { command: "GET", domain: this.#domain, outcome: "not-sent" } as const;
     throw new KeylaneError("KEYLANE_ERR_TIMEOUT", message, context);
   }
+}
+
+/** The elected caller's part. Between its miss and its claim another thread may have loaded the key. */
+function lead(key: string, loader: Loader, timeoutMs: number, flight: Flight): Promise<unknown> {
+  const found = loader.look(key);
+  return found === undefined ? loader.load(key, timeoutMs, flight) : Promise.resolve(found);
 }
