@@ -9,6 +9,7 @@ import { cache } from "./cache.js";
 import { caps } from "./caps.js";
 import type { Settings, Suite } from "./harness/suite.js";
 import { lane } from "./lane.js";
+import { ledger } from "./ledger.js";
 import { phases } from "./phases.js";
 import { pool } from "./pool.js";
 import { renderChart } from "./report/chart.js";
@@ -18,7 +19,7 @@ import { renderTable } from "./report/table.js";
 import type { Report } from "./report/types.js";
 import { route } from "./route.js";
 
-const SUITES: readonly Suite[] = [lane, pool, route, cache, caps, phases];
+const SUITES: readonly Suite[] = [lane, pool, route, cache, caps, ledger, phases];
 
 const USAGE = `usage: npm run bench -- <suite> [options]
 

@@ -17,6 +17,7 @@ export type Program =
   | "cache-child"
   | "caps-child"
   | "lane-child"
+  | "ledger-child"
   | "phases-child"
   | "pool-child"
   | "replay-child"
