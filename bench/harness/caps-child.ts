@@ -59,26 +59,28 @@ async function openKeylane(nodes: readonly string[]): Promise<Client> {
   return { name: "keylane", decide, close: () => lanes.close().then(() => undefined) };
 }
 
+/** Consumes from all limiters at once. */
+function consuming(...limiters: RateLimiterRedis[]): Decide {
+  return async (user) => {
+    try {
+      const results = await Promise.all(limiters.map((one) => one.consume(user)));
+      return results[0].consumedPoints;
+    } catch (error) {
+      if (error instanceof RateLimiterRes) return 0;
+      throw error;
+    }
+  };
+}
+
 async function openFlexible(nodes: readonly string[]): Promise<Client> {
   const storeClient = new Cluster(nodes.map(parseNode));
   await once(storeClient, "ready");
   const limiter = (keyPrefix: string, points = LIMIT, more = {}) =>
     new RateLimiterRedis({ storeClient, keyPrefix, points, duration: DAY_MS / 1000, ...more });
-  const by =
-    (...limiters: RateLimiterRedis[]): Decide =>
-    async (user) => {
-      try {
-        const results = await Promise.all(limiters.map((one) => one.consume(user)));
-        return results[0].consumedPoints;
-      } catch (error) {
-        if (error instanceof RateLimiterRes) return 0;
-        throw error;
-      }
-    };
   const decide = {
-    one: by(limiter("campaign1")),
-    three: by(limiter("campaign2"), limiter("creative2"), limiter("advertiser2")),
-    denied: by(limiter("campaign3", 1, { inMemoryBlockOnConsumed: 1 })),
+    one: consuming(limiter("campaign1")),
+    three: consuming(limiter("campaign2"), limiter("creative2"), limiter("advertiser2")),
+    denied: consuming(limiter("campaign3", 1, { inMemoryBlockOnConsumed: 1 })),
   };
   const close = async (): Promise<void> => {
     await storeClient.quit();

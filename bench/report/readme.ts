@@ -36,9 +36,12 @@ export function blockOf({ suite, environment, rows, ratios, goals }: Report): st
   return out.join("\n");
 }
 
+function line(cells: readonly string[]): string {
+  return `| ${cells.join(" | ")} |`;
+}
+
 function tableOf(group: string, rows: readonly Row[]): string[] {
   const own = [...new Set(rows.flatMap(({ more }) => Object.keys(more ?? {})))];
-  const line = (cells: readonly string[]): string => `| ${cells.join(" | ")} |`;
   return [
     line([group, ...HEADINGS, ...own]),
     line(["---", ...[...HEADINGS, ...own].map(() => "---:")]),

@@ -88,6 +88,12 @@ function capsOf(caps: object): unknown {
   return resolveOptions({ domains: { d: { nodes: NODES } }, caps }).caps;
 }
 
+/** The resolved options of a ledger. */
+function ledgerOf(ledger: object): unknown {
+  return resolveOptions({ domains: { d: { nodes: NODES, prefixes: ["rb:"] } }, ledger: { directory: "d", ...ledger } })
+    .ledger;
+}
+
 /** Asserts that `cell` tells the default of an option; `given` are options that set it to a value. */
 function assertDefault(name: string, cell: string, given: (value: unknown) => OpenOptions): void {
   if (cell === "required") return;
@@ -170,9 +176,6 @@ describe("README", () => {
   });
 
   it("has every option of the ledger with its default", () => {
-    const ledgerOf = (ledger: object): unknown =>
-      resolveOptions({ domains: { d: { nodes: NODES, prefixes: ["rb:"] } }, ledger: { directory: "d", ...ledger } })
-        .ledger;
     const table = rows(block("options:ledger"));
     assert.deepEqual(
       table.map(([name]) => name).toSorted(),
