@@ -13,7 +13,7 @@ export const contestant: CacheContestant = {
   async open(target) {
     const lanes = await openWarm(target);
     const { set } = target;
-    const keys = set.keys.map((key) => Buffer.from(key));
+    const keys = set.order.map((user) => Buffer.from(set.keys[user]));
     let at = 0;
     const pass = profilePass(set, () => {
       const profile = lanes.peek(keys[at]);
