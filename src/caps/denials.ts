@@ -30,6 +30,9 @@ const MOST_MS = 86_400_000;
 /** Ids of a user that are kept with a denial. */
 const MOST_IDS = 256;
 
+/** The process's monotonic clock at this thread's zero. */
+const ORIGIN = Number(process.hrtime.bigint()) / 1e6 - performance.now();
+
 const info = new Int32Array(INFO_WORDS);
 let scratch = Buffer.allocUnsafeSlow(16 << 10);
 
@@ -52,7 +55,7 @@ class Denial {
   }
 
   denies({ field, limit }: PlannedCap, now: number): boolean {
-    return this.field === field && this.limit === limit && ((this.end - now) | 0) > 0;
+    return this.field === field && this.limit === limit && this.end > now;
   }
 
   state(name: string): CapState {
@@ -120,10 +123,12 @@ export class Denials {
     this.#domain = domain;
   }
 
-  /** Milliseconds, wrapping; compare by signed difference. */
+  /**
+   * Milliseconds on a clock that all threads of the process share. The region's own is read in steps, and moves late on a
+   * crowded machine: a denial that ends late by it would answer for an id that was allowed meanwhile.
+   */
   get now(): number {
-    const region = this.#region;
-    return region === null ? performance.now() | 0 : region.words[region.clock]!;
+    return performance.now() + ORIGIN;
   }
 
   /** What this thread knows of a user, or null. */
@@ -165,24 +170,25 @@ export class Denials {
     sent: number,
   ): void {
     const fresh: Denial[] = [];
+    const { now } = this;
     const at = figures[1]!;
     let longest = 0;
     for (const [i, { field, limit }] of plan.entries()) {
       const used = figures[2 + 3 * i]!;
       if (used < limit) continue;
-      const life = Math.min(MOST_MS, figures[3 + 3 * i]!);
-      longest = Math.max(longest, life);
-      fresh.push(new Denial(field, limit, used, at + figures[3 + 3 * i]!, (sent + life) | 0));
+      // The server tells whole milliseconds of a time that it has cut to whole ones.
+      const life = Math.min(MOST_MS, figures[3 + 3 * i]! - 1);
+      if (sent + life <= now) continue;
+      longest = Math.max(longest, sent + life - now);
+      fresh.push(new Denial(field, limit, used, at + figures[3 + 3 * i]!, sent + life));
     }
-    const { now } = this;
     for (const old of (this.find(user) ?? this.fetch(user, key))?.denials ?? []) {
-      const left = (old.end - now) | 0;
+      const left = old.end - now;
       if (left <= 0 || fresh.some(({ field, limit }) => field === old.field && limit === old.limit)) continue;
       longest = Math.max(longest, left);
       fresh.push(old);
     }
-    longest -= (now - sent) | 0;
-    if (fresh.length === 0 || longest <= 0) return;
+    if (fresh.length === 0) return;
     this.#keep(
       user,
       key,
@@ -209,7 +215,7 @@ export class Denials {
     if (region.ended) return;
     const rows = known.denials.map(({ field, limit, used, resetsAtMs, end }) => [field, limit, used, resetsAtMs, end]);
     const bytes = Buffer.from(JSON.stringify([rows, known.ids]));
-    const stored = region.session.store(key, bytes, life, 0, 0, this.#domain, ticket, info);
+    const stored = region.session.store(key, bytes, Math.ceil(life), 0, 0, this.#domain, ticket, info);
     if (stored === CacheStored.KEPT) this.#proven(user, known);
   }
 

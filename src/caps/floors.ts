@@ -43,7 +43,7 @@ export class Floors {
     this.#topology = topology;
   }
 
-  /** Notes the figures of a decision that counted. Times are on the wrapping clock of `Denials`. */
+  /** Notes the figures of a decision that counted. Times are on the clock of `Denials`. */
   note(user: string, slot: number, plan: Plan, figures: readonly number[], now: number): void {
     this.#begin(user, slot, now, plan.length);
     const at = figures[1]!;
@@ -130,7 +130,7 @@ export class Floors {
       const user = this.#at(at);
       const caps = this.#at(at + 3);
       if (caps === 0) pending.delete(user);
-      if (((now - this.#at(at + 2)) | 0) > SEEN_MS || !moved.has(this.#at(at + 1))) continue;
+      if (now - this.#at(at + 2) > SEEN_MS || !moved.has(this.#at(at + 1))) continue;
       let floors = pending.get(user);
       if (floors === undefined) pending.set(user, (floors = new Map()));
       for (let i = 0; i < caps; i += 1) this.#merge(floors, at + HEAD + PER_CAP * i);
