@@ -206,6 +206,7 @@ export class Caps {
     const fault = faultOfId(options?.id);
     if (fault !== null) throw fault;
     const plan = this.#planner.plan(caps);
+    assertText("id", options.id, MAX_TEXT);
     assertText("user", user, MAX_USER);
     assertLimits(options);
     const desk = this.#ready();

@@ -1,0 +1,201 @@
+/**
+ * The scripts of the caps against a model that keeps every count and every place held as a moment of its own: random operations on
+ * a few users, on a real server. The model is told the server's time of each decision and judges with it.
+ */
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
+import { assert as check, asyncProperty, constantFrom, array, integer, oneof, record, subarray } from "fast-check";
+import type { SandboxServer } from "keylane/sandbox";
+import { CivilWindows } from "#dist/caps/civil.js";
+import { markOf, Planner } from "#dist/caps/plan.js";
+import type { Plan } from "#dist/caps/plan.js";
+import { DECIDE, UNDO } from "#dist/caps/scripts.js";
+import type { Cap } from "keylane";
+import { useSingle } from "../../support/fixtures.js";
+
+const SUB_BUCKETS = 60;
+
+type Operation = "c" | "t" | "r" | "m" | "f" | "l";
+
+interface Step {
+  readonly op: Operation;
+  readonly id: number;
+  readonly caps: readonly number[];
+  readonly limit: number;
+  readonly life: number;
+  readonly pause: number;
+}
+
+/** Windows of a few milliseconds to a month, so that some end during a run. */
+const WINDOWS: readonly Omit<Cap, "limit">[] = [
+  { name: "fixed short", windowMs: 40 },
+  { name: "fixed long", windowMs: 60_000 },
+  { name: "sliding short", windowMs: 60, sliding: true },
+  { name: "sliding tiny", windowMs: 7, sliding: true },
+  { name: "sliding long", windowMs: 60_000, sliding: true },
+  { name: "civil", per: "month", timeZone: "Asia/Kathmandu" },
+] as readonly Omit<Cap, "limit">[];
+
+const steps = array(
+  record({
+    op: constantFrom<Operation>("c", "t", "t", "t", "r", "m", "f", "l"),
+    id: integer({ min: 0, max: 5 }),
+    caps: subarray([0, 1, 2, 3, 4, 5], { minLength: 1, maxLength: 3 }),
+    limit: integer({ min: 1, max: 4 }),
+    life: constantFrom(10, 50, 5000),
+    pause: oneof({ weight: 5, arbitrary: constantFrom(0) }, constantFrom(3, 12, 45)),
+  }),
+  { minLength: 5, maxLength: 40 },
+);
+
+interface Moment {
+  readonly ends: number;
+  readonly id: string;
+}
+
+interface Known {
+  readonly ends: number;
+  readonly mark: string;
+  readonly held: boolean;
+  /** What it has counted, by field. */
+  readonly moments: ReadonlyMap<string, Moment>;
+}
+
+/** What the scripts should do, with every count apart. */
+class Model {
+  readonly #counts = new Map<string, Moment[]>();
+  readonly #ids = new Map<string, Known>();
+
+  #live(field: string, now: number): Moment[] {
+    const live = (this.#counts.get(field) ?? []).filter(({ ends }) => ends > now);
+    this.#counts.set(field, live);
+    return live;
+  }
+
+  used(field: string, now: number): number {
+    return this.#live(field, now).length;
+  }
+
+  known(id: string, now: number): Known | undefined {
+    const known = this.#ids.get(id);
+    return known !== undefined && known.ends > now ? known : undefined;
+  }
+
+  /** End of a count made now. Holds do not open a window. */
+  #endOf(cap: Cap, field: string, now: number): number {
+    if (cap.per !== undefined) return Number(new CivilWindows(cap.per, cap.timeZone!).spec(now).slice(1).split(" ")[2]);
+    if (cap.sliding === true) {
+      const sub = Math.ceil(cap.windowMs / SUB_BUCKETS);
+      return (Math.floor(now / sub) + 1) * sub - 1 + cap.windowMs;
+    }
+    const open = this.#live(field, now).findLast(({ id }) => !id.startsWith("held"));
+    return open?.ends ?? now + cap.windowMs;
+  }
+
+  decide(op: Operation, plan: Plan, id: string, life: number, now: number): number {
+    const known = this.known(id, now);
+    const mark = markOf(plan);
+    if (op !== "c" && known !== undefined && known.mark !== mark) return -2;
+    const commits = op !== "c" && known?.held === true && op !== "r";
+    if (op !== "c" && known !== undefined && !commits) return 2;
+    const full = plan.some(({ field, limit }) => this.used(field, now) >= limit);
+    if (full && !commits) return 0;
+    if (op === "c") return 1;
+    const moments = new Map<string, Moment>();
+    let longest = 0;
+    for (const { field, cap } of plan) {
+      const ends = op === "r" ? now + life : this.#endOf(cap, field, now);
+      const moment = { ends, id: op === "r" ? `held ${id}` : id };
+      moments.set(field, moment);
+      const others = this.#live(field, now).filter((one) => one !== known?.moments.get(field));
+      this.#counts.set(field, [...others, moment]);
+      longest = Math.max(longest, cap.per === undefined ? cap.windowMs : 27 * 86_400_000);
+    }
+    this.#ids.set(id, { ends: now + (op === "r" ? life : longest), mark, held: op === "r", moments });
+    return 1;
+  }
+
+  undo(op: Operation, plan: Plan, id: string, now: number): number {
+    const known = this.known(id, now);
+    if (known === undefined || (op === "l" && !known.held)) return 0;
+    if (known.mark !== markOf(plan)) return -2;
+    for (const [field, moment] of known.moments) {
+      this.#counts.set(
+        field,
+        this.#live(field, now).filter((one) => one !== moment),
+      );
+    }
+    this.#ids.delete(id);
+    return 1;
+  }
+}
+
+async function play(server: SandboxServer, user: string, sequence: readonly Step[]): Promise<void> {
+  const planner = new Planner();
+  const model = new Model();
+  const key = `fc:caps:{${user}}`;
+  for (const [at, { op, id, caps, limit, life, pause }] of sequence.entries()) {
+    const plan = planner.plan(caps.map((index) => Object.assign({}, WINDOWS[index]!, { limit }) as Cap));
+    const told = `step ${at}: ${op} ${id}`;
+    const windows = plan.map((cap) => cap.window(Date.now()));
+    if (op === "f" || op === "l") {
+      const args = plan.flatMap(({ field }, i) => [field, windows[i]!]);
+      const reply = (await server.node.command(
+        "EVAL",
+        UNDO.source,
+        1,
+        key,
+        op,
+        String(id),
+        markOf(plan),
+        plan.length,
+        ...args,
+      )) as number[];
+      assert.equal(reply[0], model.undo(op, plan, String(id), reply[1]!), told);
+    } else {
+      const args = plan.flatMap(({ field, limitText }, i) => [field, limitText, windows[i]!]);
+      const name = op === "c" ? "" : String(id);
+      const reply = (await server.node.command(
+        "EVAL",
+        DECIDE.source,
+        1,
+        key,
+        op,
+        name,
+        name === "" ? "0" : markOf(plan),
+        life,
+        plan.length,
+        ...args,
+      )) as number[];
+      const now = reply[1]!;
+      assert.equal(reply[0], model.decide(op, plan, String(id), life, now), told);
+      if (reply[0] === -2) continue;
+      const used = plan.map((_, i) => reply[2 + 3 * i]);
+      assert.deepEqual(
+        used,
+        plan.map(({ field }) => model.used(field, now)),
+        told,
+      );
+      for (const [i] of plan.entries()) assert.ok(reply[3 + 3 * i]! > 0, `${told}: resets in ${reply[3 + 3 * i]}`);
+      if (reply[0] !== 0 && op !== "c") assert.ok((await server.node.command("PTTL", key)) !== -1, `${told}: no TTL`);
+    }
+    if (pause > 0) await sleep(pause);
+  }
+}
+
+describe("scripts of the caps", () => {
+  const single = useSingle();
+
+  it("C1: any operations in any order give what a model of single counts gives; no key is without a TTL", async () => {
+    let user = 0;
+    const runs = asyncProperty(steps, (sequence) => {
+      user += 1;
+      return play(single.value, `model ${user}`, sequence);
+    });
+    await check(runs, { numRuns: Number(process.env["KEYLANE_CAPS_RUNS"] ?? 60) });
+    for (let i = 1; i <= user; i += 1) {
+      assert.notEqual(await single.value.node.command("PTTL", `fc:caps:{model ${i}}`), -1);
+    }
+  });
+});
