@@ -17,9 +17,11 @@ parentPort!.on("message", ({ call, user, caps, id }: CapsRequest) => {
     if (call === "take") return lanes.caps.take(user, caps, { id });
     if (call === "refund") return lanes.caps.refund(user, caps, { id });
     await lanes.close();
-    parentPort!.close();
     return "closed";
   };
-  void answer().then((value) => parentPort!.postMessage(value, []));
+  void answer().then((value) => {
+    parentPort!.postMessage(value, []);
+    if (call === "close") parentPort!.close();
+  });
 });
 parentPort!.postMessage("ready", []);
