@@ -182,20 +182,21 @@ export class Denials {
       longest = Math.max(longest, sent + life - now);
       fresh.push(new Denial(field, limit, used, at + figures[3 + 3 * i]!, sent + life));
     }
-    for (const old of (this.find(user) ?? this.fetch(user, key))?.denials ?? []) {
-      const left = old.end - now;
-      if (left <= 0 || fresh.some(({ field, limit }) => field === old.field && limit === old.limit)) continue;
-      longest = Math.max(longest, left);
-      fresh.push(old);
-    }
     if (fresh.length === 0) return;
-    this.#keep(
-      user,
-      key,
-      new UserDenials(fresh, ids === null || ids.length > MOST_IDS ? null : ids.map(hashText)),
-      longest,
-      ticket,
-    );
+    // A denial goes with every id that its own reply told, whichever of two replies came first.
+    const old = this.find(user) ?? this.fetch(user, key);
+    let hashes = ids === null ? null : ids.map(hashText);
+    let carried = false;
+    for (const denial of old?.denials ?? []) {
+      const left = denial.end - now;
+      if (left <= 0 || fresh.some(({ field, limit }) => field === denial.field && limit === denial.limit)) continue;
+      longest = Math.max(longest, left);
+      fresh.push(denial);
+      carried = true;
+    }
+    if (carried) hashes = hashes === null || old!.ids === null ? null : [...new Set([...hashes, ...old!.ids])];
+    if (hashes !== null && hashes.length > MOST_IDS) hashes = null;
+    this.#keep(user, key, new UserDenials(fresh, hashes), longest, ticket);
   }
 
   /** Forgets a user in every thread; denials under way are not kept. */

@@ -13,15 +13,16 @@ export interface CapsRequest {
 
 const lanes = await Keylane.attach((workerData as { handle: KeylaneHandle }).handle);
 parentPort!.on("message", ({ call, user, caps, id }: CapsRequest) => {
-  const answer = async (): Promise<unknown> => {
+  const decide = async (): Promise<unknown> => {
     if (call === "take") return lanes.caps.take(user, caps, { id });
     if (call === "refund") return lanes.caps.refund(user, caps, { id });
     await lanes.close();
     return "closed";
   };
-  void answer().then((value) => {
-    parentPort!.postMessage(value, []);
+  const answer = async (): Promise<void> => {
+    parentPort!.postMessage(await decide(), []);
     if (call === "close") parentPort!.close();
-  });
+  };
+  void answer();
 });
 parentPort!.postMessage("ready", []);
