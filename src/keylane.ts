@@ -1,60 +1,36 @@
 /**
- * The facade: every public call, handed to the domain of its key (`keylane/calls.ts`), and the life of an instance. The
- * invariant: a call that cannot be made rejects with a typed error without touching a connection, and after `close` or
- * `destroy` nothing of the instance is left.
+ * The facade: every public call, handed to the domain of its key (`keylane/calls.ts`), and the events. The invariant: a call
+ * that cannot be made rejects with a typed error without touching a connection.
  */
 import { EventEmitter } from "node:events";
-import { fileURLToPath } from "node:url";
-import { Domain } from "./cache/domain.js";
+import type { Domain } from "./cache/domain.js";
 import type { LocalCache } from "./cache/local.js";
-import { CacheStore } from "./cache/store.js";
-import { Caps } from "./caps/caps.js";
+import type { Caps } from "./caps/caps.js";
 import { KeylaneError } from "./errors.js";
-import { Calls } from "./keylane/calls.js";
+import type { Calls } from "./keylane/calls.js";
+import { Instance } from "./keylane/instance.js";
+import type { InstanceListener } from "./keylane/instance.js";
 import { assertKey, badArgument, faultOfAmount, faultOfMs, ownKey, setFlags } from "./lane/arguments.js";
 import { numberText } from "./lane/codec.js";
-import type { Lane } from "./lane/contract.js";
-import { DomainLane } from "./lane/lane.js";
 import { headOf } from "./lane/op.js";
 import { openRaw } from "./lane/raw.js";
 import type { RawClient } from "./lane/raw.js";
 import { FLAG_SHAPE, INTEGER_SHAPE, STORED_SHAPE, TTL_SHAPE } from "./lane/replies.js";
 import type { Script } from "./lane/script.js";
 import type { Transaction } from "./lane/transaction.js";
-import { Ledger } from "./ledger/ledger.js";
-import type { LedgerPolicy } from "./ledger/policy.js";
-import { native } from "./native/index.js";
+import type { Ledger } from "./ledger/ledger.js";
 import { Opcode } from "./native/types.js";
-import { resolveOptions } from "./options.js";
-import type { OpenOptions, Resolved } from "./options.js";
-import { Board } from "./pool/board.js";
-import { PoolClient } from "./pool/client.js";
-import { PoolGuest } from "./pool/guest.js";
-import { PoolHost } from "./pool/host.js";
-import type { PoolListener } from "./pool/host.js";
-import { NO_DOMAIN, Router } from "./routing/router.js";
-import { Topology } from "./routing/topology.js";
-import { HANDLE_VERSION, assertHandle } from "./shared/handle.js";
+import type { OpenOptions } from "./options.js";
+import { NO_DOMAIN } from "./routing/router.js";
+import type { Router } from "./routing/router.js";
+import { assertHandle } from "./shared/handle.js";
 import type { KeylaneHandle, PoolHandle } from "./shared/handle.js";
-import type {
-  CallOptions,
-  DomainStats,
-  Key,
-  KeylaneEvents,
-  Reply,
-  Route,
-  SetOptions,
-  Stats,
-  ValueFor,
-} from "./types.js";
+import type { CallOptions, Key, KeylaneEvents, Reply, Route, SetOptions, Stats, ValueFor } from "./types.js";
 
 /** Keys up to so many UTF-16 units need no look at `maxKeyBytes` (its least value is larger). */
 const SHORT_KEY = 4096;
 /** Keys that `warm` has under way at once. */
 const WARM_WIDTH = 512;
-/** How long the workers may take to settle what `close` could not wait for, in milliseconds. */
-const STOP_MS = 200;
-const WORKER_PROGRAM = fileURLToPath(new URL("./keylane/worker.js", import.meta.url));
 
 const HEAD_SET = headOf(Opcode.SET, 0, false);
 const HEAD_DEL = headOf(Opcode.DEL, 0, false);
@@ -67,53 +43,25 @@ const HEAD_INCRBY = headOf(Opcode.INCRBY, 0, false);
 export class Keylane<Domains = Record<string, object>> extends EventEmitter<KeylaneEvents> {
   /** Frequency caps. */
   readonly caps: Caps;
-  readonly #options: OpenOptions;
+  readonly #instance: Instance;
   readonly #calls: Calls;
   readonly #router: Router;
   readonly #domains: readonly Domain[];
-  readonly #names: readonly string[];
-  readonly #store: CacheStore | null;
   readonly #local: LocalCache | null;
   readonly #raw = new Map<string, RawClient>();
-  #ledger: Ledger | null = null;
-  /** The pool where this thread opened one, or its place in another's. */
-  readonly #host: PoolHost | null = null;
-  readonly #guest: PoolGuest | null = null;
   #closing: Promise<{ lost: number }> | null = null;
   /** Events from before `open` gave the instance away: nobody could listen yet. */
   #early: (() => void)[] | null = [];
 
-  private constructor(options: OpenOptions, resolved: Resolved, handle: KeylaneHandle | null, pool: PoolHandle | null) {
+  private constructor(options: OpenOptions, handle: KeylaneHandle | null, pool: PoolHandle | null) {
     super();
-    this.#options = options;
-    this.#names = resolved.lanes.map((config) => config.domain);
-    const listener = this.#listener();
-    const topologies = resolved.lanes.map((_, index) => new Topology(handle?.topologies[index]));
-    const workers = pool?.workers ?? (handle === null ? resolved.threads : 0);
-    const board = workers === 0 ? null : new Board(workers, resolved.lanes.length, pool?.board);
-    const client = board === null ? null : new PoolClient(resolved.lanes, topologies, workers, board);
-    const lanes: readonly Lane[] =
-      client?.lanes ?? resolved.lanes.map((config, index) => new DomainLane(config, topologies[index]!, listener));
-    this.#store = CacheStore.open(resolved, lanes, handle?.region ?? null, listener);
-    this.#local = this.#store?.local ?? null;
-    this.#domains = lanes.map((lane, index) => new Domain(lane, this.#store?.caches[index] ?? null));
-    this.#router = new Router(resolved.prefixes, resolved.fallback);
-    this.#calls = new Calls(this.#router, this.#domains);
-    this.caps = new Caps({
-      options: resolved.caps,
-      domain: this.#domains[resolved.caps.domain] ?? null,
-      region: this.#store?.region ?? null,
-      domainOf: (key) => this.#calls.domainOf(key),
-      prefixOf: (key) => this.#router.route(key).matched,
-      degraded: listener.degraded,
-    });
-    if (client === null || board === null) return;
-    const { topologies: maps, region } = this.handle();
-    if (pool !== null) this.#guest = new PoolGuest(pool.port, client);
-    else {
-      const job = { workers, options, topologies: maps, region, board: board.buffer };
-      this.#host = new PoolHost(WORKER_PROGRAM, job, client, listener);
-    }
+    const instance = new Instance(options, handle, pool, this.#listener());
+    this.#instance = instance;
+    this.#calls = instance.calls;
+    this.#router = instance.calls.router;
+    this.#domains = instance.calls.domains;
+    this.#local = instance.store?.local ?? null;
+    this.caps = instance.caps;
   }
 
   /**
@@ -151,12 +99,9 @@ export class Keylane<Domains = Record<string, object>> extends EventEmitter<Keyl
     handle: KeylaneHandle | null,
     pool: PoolHandle | null,
   ): Promise<Keylane<Domains>> {
-    const resolved = resolveOptions(options);
-    const lanes = new Keylane<Domains>(options, resolved, handle, pool);
+    const lanes = new Keylane<Domains>(options, handle, pool);
     try {
-      await lanes.#connect(resolved.lanes[0]!.connectTimeoutMs);
-      if (handle === null && resolved.ledger !== null) lanes.#ledger = await lanes.#openLedger(resolved.ledger);
-      lanes.#store?.opened();
+      await lanes.#instance.open();
       setImmediate(() => lanes.#tellEarly());
       return lanes;
     } catch (error) {
@@ -173,15 +118,7 @@ export class Keylane<Domains = Record<string, object>> extends EventEmitter<Keyl
    * @throws KeylaneError `KEYLANE_ERR_ARGUMENT` for `via: "pool"` where this thread opened no pool
    */
   handle({ via = "own" }: { readonly via?: "own" | "pool" } = {}): KeylaneHandle {
-    if (via === "pool" && this.#host === null) throw badArgument("handle: this thread has opened no pool");
-    return {
-      keylane: HANDLE_VERSION,
-      pid: process.pid,
-      options: this.#options,
-      topologies: this.#domains.map(({ lane }) => lane.topology.buffer),
-      region: this.#store?.handle ?? null,
-      pool: via === "pool" ? this.#host!.invite() : null,
-    };
+    return this.#instance.handle(via);
   }
 
   /** Where a key lives now. @throws KeylaneError `KEYLANE_ERR_ROUTE`, `KEYLANE_ERR_ARGUMENT` */
@@ -190,7 +127,12 @@ export class Keylane<Domains = Record<string, object>> extends EventEmitter<Keyl
     const { topology } = this.#calls.domainOf(key).lane;
     const { domain, slot, matched } = this.#router.route(key);
     const node = topology.node(topology.nodeOf(slot));
-    return { domain: this.#names[domain]!, slot, node: node === null ? null : `${node.host}:${node.port}`, matched };
+    return {
+      domain: this.#domains[domain]!.name,
+      slot,
+      node: node === null ? null : `${node.host}:${node.port}`,
+      matched,
+    };
   }
 
   /** The value of a key, decoded by its domain's codec; null when absent. */
@@ -209,8 +151,9 @@ export class Keylane<Domains = Record<string, object>> extends EventEmitter<Keyl
    * @throws KeylaneError `KEYLANE_ERR_ROUTE`, `KEYLANE_ERR_ARGUMENT`
    */
   peek<const K extends Key>(key: K): ValueFor<Domains, K> | null | undefined {
-    if (this.#local !== null && typeof key === "string") {
-      const value = this.#local.get(key);
+    if (this.#local !== null) {
+      // Byte keys are not in there.
+      const value = this.#local.get(key as string);
       if (value !== undefined) return value as ValueFor<Domains, K> | null;
     }
     return this.#calls.domainOf(key).cache?.peek(key) as ValueFor<Domains, K> | null | undefined;
@@ -328,20 +271,17 @@ export class Keylane<Domains = Record<string, object>> extends EventEmitter<Keyl
 
   /** Billing. @throws KeylaneError `KEYLANE_ERR_OPTIONS` without the option `ledger`, and where `attach` opened */
   get ledger(): Ledger {
-    if (this.#ledger !== null) return this.#ledger;
-    const message = "there is no ledger: it needs the option `ledger`, and belongs to the thread that opened";
-    throw new KeylaneError("KEYLANE_ERR_OPTIONS", message);
+    return this.#instance.ledger;
   }
 
   /** The ioredis client of a domain, with connections of its own; closed with this instance. */
   redis(domain: string): RawClient {
-    const index = this.#names.indexOf(domain);
-    if (index === -1) throw badArgument(`there is no domain ${JSON.stringify(domain)}`);
-    const { lane } = this.#domains[index]!;
+    const named = this.#domains.find(({ name }) => name === domain);
+    if (named === undefined) throw badArgument(`there is no domain ${JSON.stringify(domain)}`);
     let raw = this.#raw.get(domain);
     if (raw === undefined) {
       if (this.#closing !== null) throw new KeylaneError("KEYLANE_ERR_CLOSED", "keylane is closed", { domain });
-      raw = openRaw(lane.config);
+      raw = openRaw(named.lane.config);
       raw.on("error", (error: Error) => {
         if (this.listenerCount("error") === 0) return;
         this.emit("error", new KeylaneError("KEYLANE_ERR_CONNECT", error.message, { domain, cause: error }));
@@ -353,11 +293,7 @@ export class Keylane<Domains = Record<string, object>> extends EventEmitter<Keyl
 
   /** Counters of this thread, and of the cache that all threads share. O(cache). */
   stats(): Stats {
-    const domains: Record<string, DomainStats> = {};
-    for (const [index, name] of this.#names.entries()) {
-      Object.defineProperty(domains, name, { value: this.#domains[index]!.lane.stats(), enumerable: true });
-    }
-    return { native: native.kind, cache: this.#store?.stats() ?? null, caps: this.caps.stats(), domains };
+    return this.#instance.stats();
   }
 
   /**
@@ -365,70 +301,27 @@ export class Keylane<Domains = Record<string, object>> extends EventEmitter<Keyl
    * (default: 5,000) fails with `KEYLANE_ERR_CLOSED`; their number is `lost`. Idempotent; never rejects.
    */
   close({ timeoutMs = 5000 }: { readonly timeoutMs?: number } = {}): Promise<{ lost: number }> {
-    this.#closing ??= this.#close(timeoutMs);
+    this.#closing ??= this.#instance.close(timeoutMs).finally(() => this.#disconnectRaw());
     return this.#closing;
   }
 
   /** Ends everything at once. Calls not settled fail with `KEYLANE_ERR_CLOSED` or `KEYLANE_ERR_CONNECTION_LOST`. */
   destroy(): void {
     this.#closing ??= Promise.resolve({ lost: 0 });
-    this.#end();
+    this.#instance.end();
+    this.#disconnectRaw();
   }
 
   [Symbol.asyncDispose](): Promise<void> {
     return this.close().then(() => undefined);
   }
 
-  #connect(timeoutMs: number): Promise<unknown> {
-    if (this.#host !== null) return this.#host.open();
-    if (this.#guest !== null) return this.#guest.open(timeoutMs);
-    return Promise.all(this.#domains.map(({ lane }) => (lane instanceof DomainLane ? lane.open() : undefined)));
-  }
-
-  async #close(timeoutMs: number): Promise<{ lost: number }> {
-    this.#store?.close();
-    let timer: NodeJS.Timeout | undefined;
-    const late = new Promise<void>((resolve) => {
-      timer = setTimeout(resolve, timeoutMs);
-    });
-    // The ledger books over the lanes, so they stay open for it; without one they are closed in this very turn.
-    const unbooked = this.#ledger === null ? 0 : await this.#ledger.close(timeoutMs);
-    await Promise.race([Promise.all(this.#domains.map(({ lane }) => lane.drained())), late]);
-    clearTimeout(timer);
-    if (this.#host === null) return { lost: this.#end() + unbooked };
-    // Workers know better than this thread what was sent.
-    const failed = (): number => this.#domains.reduce((sum, { lane }) => sum + lane.stats().failed, 0);
-    const before = failed();
-    await this.#host.stop(STOP_MS);
-    this.#end();
-    return { lost: failed() - before + unbooked };
-  }
-
-  /** Gives everything back. Returns how many calls were not settled. */
-  #end(): number {
-    this.#store?.close();
-    this.#ledger?.destroy();
-    let lost = 0;
-    for (const { lane } of this.#domains) lost += lane.destroy();
-    this.#host?.destroy();
-    this.#guest?.leave();
+  #disconnectRaw(): void {
     for (const raw of this.#raw.values()) raw.disconnect();
     this.#raw.clear();
-    this.#store?.end();
-    return lost;
   }
 
-  #openLedger(policy: LedgerPolicy): Promise<Ledger> {
-    const { lane } = this.#domains[this.#names.indexOf(policy.domain)]!;
-    return Ledger.open(policy, {
-      script: (source) => this.#calls.script(source),
-      domainOf: (key) => this.#calls.domainOf(key).lane.config.domain,
-      upheavals: () => lane.topology.version + lane.reconnects(),
-      tell: (error) => this.#tell(() => void (this.listenerCount("error") > 0 && this.emit("error", error))),
-    });
-  }
-
-  #listener(): PoolListener {
+  #listener(): InstanceListener {
     const emit = <Name extends keyof KeylaneEvents>(name: Name, event: KeylaneEvents[Name][0]): void =>
       this.#tell(() => void this.emit(name, ...([event] as never)));
     return {
@@ -436,11 +329,6 @@ export class Keylane<Domains = Record<string, object>> extends EventEmitter<Keyl
       nodeDown: (domain, node, reason) => emit("node:down", { domain, node, reason }),
       topology: (domain, version) => emit("topology", { domain, version }),
       degraded: (domain, reason) => emit("degraded", { domain, reason }),
-      untracked: (domain, reason) => {
-        this.#store?.refused(domain);
-        emit("degraded", { domain, reason });
-      },
-      reached: (domain, node) => this.#store?.caches[domain]?.reached(node),
       workerExit: (worker, reason) => emit("worker:exit", { worker, reason }),
       error: (error) =>
         this.#tell(() => {

@@ -3,33 +3,52 @@
  * a cached key, by whatever call, drops the key in every thread before it is sent and again when it is answered.
  */
 import { ownKey } from "../lane/arguments.js";
+import { ClosedLane } from "../lane/closed-lane.js";
 import type { CallLimits, Lane } from "../lane/contract.js";
 import { HEAD_GET } from "../lane/op.js";
 import type { Key } from "../types.js";
 import type { SharedCache } from "./shared-cache.js";
 
 export class Domain {
-  readonly lane: Lane;
-  readonly cache: SharedCache | null;
+  #lane: Lane;
+  #cache: SharedCache | null;
 
   constructor(lane: Lane, cache: SharedCache | null) {
-    this.lane = lane;
-    this.cache = cache;
+    this.#lane = lane;
+    this.#cache = cache;
+  }
+
+  get name(): string {
+    return this.#lane.config.domain;
+  }
+
+  get lane(): Lane {
+    return this.#lane;
+  }
+
+  get cache(): SharedCache | null {
+    return this.#cache;
   }
 
   /** The hot path: a short string key, no limits of its own. */
   get(key: string): Promise<unknown> {
-    return this.cache === null ? this.lane.get(key) : this.cache.get(key);
+    return this.#cache === null ? this.#lane.get(key) : this.#cache.get(key);
   }
 
   /** Any other read of a value. `limits` are validated. */
   getWith(key: Key, limits: CallLimits): Promise<unknown> {
-    if (this.cache !== null) return this.cache.getAlone(key, limits);
-    return this.lane.call(HEAD_GET, ownKey(key), null, null, limits);
+    if (this.#cache !== null) return this.#cache.getAlone(key, limits);
+    return this.#lane.call(HEAD_GET, ownKey(key), null, null, limits);
   }
 
   /** Runs a call that may write `keys`. */
   write<T>(keys: readonly Key[], send: () => Promise<T>): Promise<T> {
-    return this.cache === null ? send() : this.cache.write(keys, send);
+    return this.#cache === null ? send() : this.#cache.write(keys, send);
+  }
+
+  /** Refuses all calls from now on. */
+  close(): void {
+    this.#lane = new ClosedLane(this.#lane);
+    this.#cache = null;
   }
 }

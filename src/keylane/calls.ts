@@ -133,7 +133,7 @@ export class Calls {
         return planned.read || domain.cache === null ? [] : keysOf(planned);
       },
       call: (first, frames, shape, options, block, written) =>
-        refusal(options) ?? domain.write(written, () => lane.transact(first, frames, shape, block, options)),
+        refusal(options) ?? domain.write(written, () => domain.lane.transact(first, frames, shape, block, options)),
     });
   }
 

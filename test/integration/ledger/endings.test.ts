@@ -4,7 +4,7 @@ import { describe, it } from "node:test";
 import { Keylane } from "keylane";
 import type { KeylaneError } from "keylane";
 import { useSingle } from "../../support/fixtures.js";
-import { openLanes } from "../../support/lanes.js";
+import { openLanes, rejection } from "../../support/lanes.js";
 import { ledgerOptions, makeFolder } from "../../support/ledger.js";
 import { Relay } from "../../support/relay.js";
 import { until } from "../../support/until.js";
@@ -67,6 +67,28 @@ describe("C8: buffered deltas", () => {
       lost.map(({ message }) => message),
       ['ledger: 2 entries of account "x", 11 in all, were not booked'],
     );
+  });
+
+  it("C8: (c) callers are refused as soon as it closes, while the ledger still tries to book", async (t) => {
+    const relay = await Relay.start(single.value.address);
+    t.after(() => relay.stop());
+    const lanes = await Keylane.open({ ...ledgerOptions([relay.address], { mode: "fast" }), ...HASTY });
+    await lanes.ledger.add("late", 5n, { id: "1" });
+    relay.down.stall = true;
+    const transaction = lanes.multi("rb:x").incrBy("rb:x");
+    const closing = lanes.close({ timeoutMs: 5000 });
+    const calls = [
+      lanes.get("rb:x"),
+      lanes.get("rb:x", { timeoutMs: 100 }),
+      lanes.set("rb:x", "1"),
+      lanes.command("STRLEN", "rb:x"),
+      lanes.command("BLPOP", "rb:x", 1),
+      lanes.script("return 1").run("rb:x"),
+      transaction.exec(),
+    ];
+    for (const call of calls) await rejection(call, "KEYLANE_ERR_CLOSED");
+    relay.down.stall = false;
+    assert.deepEqual(await closing, { lost: 0 });
   });
 
   it("C8: (c) in mode durable nothing is lost: the next instance books it", async (t) => {

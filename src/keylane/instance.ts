@@ -1,0 +1,183 @@
+/**
+ * Everything behind the facade: lanes of this thread or a pool's workers, the cache, caps, the ledger. The invariant: they are
+ * opened, drained and ended as one, in the order in which they need each other, and after `end` nothing of them is left.
+ */
+import { fileURLToPath } from "node:url";
+import { Domain } from "../cache/domain.js";
+import { CacheStore } from "../cache/store.js";
+import { Caps } from "../caps/caps.js";
+import { KeylaneError } from "../errors.js";
+import { badArgument } from "../lane/arguments.js";
+import type { Lane } from "../lane/contract.js";
+import { DomainLane } from "../lane/lane.js";
+import { Ledger } from "../ledger/ledger.js";
+import type { LedgerPolicy } from "../ledger/policy.js";
+import { native } from "../native/index.js";
+import { resolveOptions } from "../options.js";
+import type { OpenOptions, Resolved } from "../options.js";
+import { Board } from "../pool/board.js";
+import { PoolClient } from "../pool/client.js";
+import { PoolGuest } from "../pool/guest.js";
+import { PoolHost } from "../pool/host.js";
+import type { PoolListener } from "../pool/host.js";
+import { Router } from "../routing/router.js";
+import { Topology } from "../routing/topology.js";
+import { HANDLE_VERSION } from "../shared/handle.js";
+import type { KeylaneHandle, PoolHandle } from "../shared/handle.js";
+import type { DomainStats, Stats } from "../types.js";
+import { Calls } from "./calls.js";
+
+/** How long the workers may take to settle what `close` could not wait for, in milliseconds. */
+const STOP_MS = 200;
+const WORKER_PROGRAM = fileURLToPath(new URL("./worker.js", import.meta.url));
+
+/** What is told to the user as events. */
+export type InstanceListener = Omit<PoolListener, "untracked" | "reached">;
+
+export class Instance {
+  readonly calls: Calls;
+  readonly store: CacheStore | null;
+  readonly caps: Caps;
+  readonly #options: OpenOptions;
+  readonly #resolved: Resolved;
+  readonly #attached: boolean;
+  readonly #listener: PoolListener;
+  /** The pool where this thread opened one, or its place in another's. */
+  readonly #host: PoolHost | null = null;
+  readonly #guest: PoolGuest | null = null;
+  #ledger: Ledger | null = null;
+
+  /** @throws KeylaneError as `Keylane.open` and `Keylane.attach` do before anything is dialled */
+  constructor(options: OpenOptions, handle: KeylaneHandle | null, pool: PoolHandle | null, told: InstanceListener) {
+    const resolved = resolveOptions(options);
+    this.#options = options;
+    this.#resolved = resolved;
+    this.#attached = handle !== null;
+    this.#listener = {
+      ...told,
+      untracked: (domain, reason) => {
+        this.store?.refused(domain);
+        told.degraded(domain, reason);
+      },
+      reached: (domain, node) => this.store?.caches[domain]?.reached(node),
+    };
+    const topologies = resolved.lanes.map((_, index) => new Topology(handle?.topologies[index]));
+    const workers = pool?.workers ?? (handle === null ? resolved.threads : 0);
+    const board = workers === 0 ? null : new Board(workers, resolved.lanes.length, pool?.board);
+    const client = board === null ? null : new PoolClient(resolved.lanes, topologies, workers, board);
+    const lanes: readonly Lane[] =
+      client?.lanes ??
+      resolved.lanes.map((config, index) => new DomainLane(config, topologies[index]!, this.#listener));
+    this.store = CacheStore.open(resolved, lanes, handle?.region ?? null, this.#listener);
+    const domains = lanes.map((lane, index) => new Domain(lane, this.store?.caches[index] ?? null));
+    const router = new Router(resolved.prefixes, resolved.fallback);
+    const calls = new Calls(router, domains);
+    this.calls = calls;
+    this.caps = new Caps({
+      options: resolved.caps,
+      domain: domains[resolved.caps.domain] ?? null,
+      region: this.store?.region ?? null,
+      domainOf: (key) => calls.domainOf(key),
+      prefixOf: (key) => router.route(key).matched,
+      degraded: told.degraded,
+    });
+    if (client === null || board === null) return;
+    if (pool !== null) this.#guest = new PoolGuest(pool.port, client);
+    else {
+      const { topologies: maps, region } = this.handle("own");
+      const job = { workers, options, topologies: maps, region, board: board.buffer };
+      this.#host = new PoolHost(WORKER_PROGRAM, job, client, this.#listener);
+    }
+  }
+
+  /** Contacts every domain's servers; resolves when all can serve. */
+  async open(): Promise<void> {
+    const { lanes, ledger } = this.#resolved;
+    if (this.#host !== null) await this.#host.open();
+    else if (this.#guest !== null) await this.#guest.open(lanes[0]!.connectTimeoutMs);
+    else await Promise.all(this.#lanes.map((lane) => (lane instanceof DomainLane ? lane.open() : undefined)));
+    if (!this.#attached && ledger !== null) this.#ledger = await this.#openLedger(ledger);
+    this.store?.opened();
+  }
+
+  /** @throws KeylaneError `KEYLANE_ERR_OPTIONS` where there is none */
+  get ledger(): Ledger {
+    if (this.#ledger !== null) return this.#ledger;
+    const message = "there is no ledger: it needs the option `ledger`, and belongs to the thread that opened";
+    throw new KeylaneError("KEYLANE_ERR_OPTIONS", message);
+  }
+
+  /** What another thread needs to attach. @throws KeylaneError `KEYLANE_ERR_ARGUMENT` for `pool` without one */
+  handle(via: "own" | "pool"): KeylaneHandle {
+    if (via === "pool" && this.#host === null) throw badArgument("handle: this thread has opened no pool");
+    return {
+      keylane: HANDLE_VERSION,
+      pid: process.pid,
+      options: this.#options,
+      topologies: this.#lanes.map(({ topology }) => topology.buffer),
+      region: this.store?.handle ?? null,
+      pool: via === "pool" ? this.#host!.invite() : null,
+    };
+  }
+
+  stats(): Stats {
+    const domains: Record<string, DomainStats> = {};
+    for (const { name, lane } of this.calls.domains) {
+      Object.defineProperty(domains, name, { value: lane.stats(), enumerable: true });
+    }
+    return { native: native.kind, cache: this.store?.stats() ?? null, caps: this.caps.stats(), domains };
+  }
+
+  /** Refuses calls, waits for those accepted, ends. Resolves with how many were not settled; never rejects. */
+  async close(timeoutMs: number): Promise<{ lost: number }> {
+    this.store?.close();
+    let timer: NodeJS.Timeout | undefined;
+    const late = new Promise<void>((resolve) => {
+      timer = setTimeout(resolve, timeoutMs);
+    });
+    const unbooked = this.#ledger === null ? 0 : await this.#closeLedger(this.#ledger, timeoutMs);
+    await Promise.race([Promise.all(this.#lanes.map((lane) => lane.drained())), late]);
+    clearTimeout(timer);
+    if (this.#host === null) return { lost: this.end() + unbooked };
+    // Workers know better than this thread what was sent.
+    const failed = (): number => this.#lanes.reduce((sum, lane) => sum + lane.stats().failed, 0);
+    const before = failed();
+    await this.#host.stop(STOP_MS);
+    this.end();
+    return { lost: failed() - before + unbooked };
+  }
+
+  /** Gives everything back at once. Returns how many calls were not settled. Idempotent. */
+  end(): number {
+    this.store?.close();
+    this.#ledger?.destroy();
+    let lost = 0;
+    for (const lane of this.#lanes) lost += lane.destroy();
+    this.#host?.destroy();
+    this.#guest?.leave();
+    this.store?.end();
+    return lost;
+  }
+
+  get #lanes(): readonly Lane[] {
+    return this.calls.domains.map(({ lane }) => lane);
+  }
+
+  /** The ledger goes on booking over the lanes when callers are refused, so its calls go to domains of its own. */
+  #openLedger(policy: LedgerPolicy): Promise<Ledger> {
+    const own = this.calls.domains.map(({ lane, cache }) => new Domain(lane, cache));
+    const { lane } = own.find(({ name }) => name === policy.domain)!;
+    const calls = new Calls(this.calls.router, own);
+    return Ledger.open(policy, {
+      script: (source) => calls.script(source),
+      domainOf: (key) => calls.domainOf(key).name,
+      upheavals: () => lane.topology.version + lane.reconnects(),
+      tell: (error) => this.#listener.error(error),
+    });
+  }
+
+  #closeLedger(ledger: Ledger, timeoutMs: number): Promise<number> {
+    for (const domain of this.calls.domains) domain.close();
+    return ledger.close(timeoutMs);
+  }
+}
