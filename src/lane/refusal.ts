@@ -5,7 +5,7 @@
  */
 import { KeylaneError } from "../errors.js";
 import type { ErrorContext, KeylaneErrorCode } from "../errors.js";
-import { parseAddress } from "../options.js";
+import { parseAddress } from "../options/servers.js";
 import type { Address } from "../routing/topology.js";
 
 /**

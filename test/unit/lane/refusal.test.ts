@@ -6,7 +6,7 @@ import { ERRORS } from "keylane";
 import type { KeylaneErrorCode } from "keylane";
 
 import { parseRedirect, replyError, ruleFor } from "#dist/lane/refusal.js";
-import { parseAddress } from "#dist/options.js";
+import { parseAddress } from "#dist/options/servers.js";
 
 test("the first word of an error reply decides its code and what is done", () => {
   const rules: [string, KeylaneErrorCode, string][] = [
