@@ -10,7 +10,7 @@
 
 use crate::State;
 use crate::call::{Call, Fault, Returned, function};
-use crate::memory::Held;
+use crate::memory::{Bounds, Held};
 use crate::view::Scratch;
 use keylane_core::cache::{Cache, RegionError, Session};
 use keylane_core::clock::Ticker;
@@ -41,7 +41,7 @@ struct Seat {
     session: Session<'static>,
     scratch: RefCell<Scratch>,
     lead: usize,
-    region: std::ops::Range<usize>,
+    own: Bounds,
 }
 
 type Shared = Held<Seat>;
@@ -93,9 +93,7 @@ fn seat<const N: usize>(
     let held = Held::new(call, 0, "memory", |words| {
         let (cache, ticker) = open(Region::new(words)).map_err(refused)?;
         let session = cache.join().map_err(refused)?;
-        let bounds = words.as_ptr_range();
-        let region = bounds.start as usize..bounds.end as usize;
-        Ok(Seat { ticker, session, scratch: RefCell::default(), lead: Region::lead(words), region })
+        Ok(Seat { ticker, session, scratch: RefCell::default(), lead: Region::lead(words), own: Bounds::of(words) })
     })?;
     let object = call.env().object()?;
     for function in [
@@ -124,16 +122,6 @@ fn seat<const N: usize>(
 }
 
 impl Seat {
-    /// Refuses what lies in the region: its words are atomics and nothing else.
-    #[inline(always)]
-    fn apart<T>(&self, slice: &[T], name: &str) -> Result<(), Fault> {
-        let bounds = slice.as_ptr_range();
-        if (bounds.start as usize) < self.region.end && self.region.start < bounds.end as usize {
-            return Err(Fault::Range(format!("{name} lies in the cache's own memory")));
-        }
-        Ok(())
-    }
-
     /// Runs `body` on the bytes of the key that is argument 0.
     #[inline(always)]
     fn keyed<const N: usize, R>(
@@ -143,7 +131,7 @@ impl Seat {
     ) -> Result<R, Fault> {
         let mut scratch = self.scratch.borrow_mut();
         let key = call.key(0, &mut scratch)?;
-        self.apart(&key, "key")?;
+        self.own.apart(&key, "key")?;
         body(hash64(&key), &key)
     }
 }
@@ -164,8 +152,8 @@ fn lookup(call: &Call<'_, 5>, held: &Shared) -> Result<Returned, Fault> {
             lease_ms: call.count(2, "leaseMs", MOST_MS, true)? as u32,
         };
         let (out, info) = (call.bytes_mut(3, "out")?, call.words_mut(4, "info")?);
-        seat.apart(out, "out")?;
-        seat.apart(info, "info")?;
+        seat.own.apart(out, "out")?;
+        seat.own.apart(info, "info")?;
         let found: Lookup = seat.keyed(call, |hash, key| Ok(seat.session.lookup(hash, key, ask, out)))?;
         let flag = |set: bool, flag: i32| if set { flag } else { 0 };
         let flags = flag(found.elected, FLAG_ELECTED) | flag(found.stale, FLAG_STALE) | flag(found.high, FLAG_HIGH);
@@ -210,8 +198,8 @@ fn store(call: &Call<'_, 8>, held: &Shared) -> Result<Returned, Fault> {
         let domain = call.count(5, "domain", u16::MAX.into(), false)? as u16;
         let ticket = call.word(6, "ticket")?;
         let info = call.words_mut(7, "info")?;
-        seat.apart(value.unwrap_or_default(), "value")?;
-        seat.apart(info, "info")?;
+        seat.own.apart(value.unwrap_or_default(), "value")?;
+        seat.own.apart(info, "info")?;
         let stored = seat.keyed(call, |hash, key| {
             Ok(seat.session.store(&Entry { hash, key, value, ttl_ms, refresh_ms, feeder, domain, ticket }))
         })?;
@@ -285,7 +273,7 @@ fn claim(call: &Call<'_, 3>, held: &Shared) -> Result<Returned, Fault> {
     held.with(|seat| {
         let patience_ms = call.count(1, "patienceMs", MOST_MS, true)? as u32;
         let told = call.words_mut(2, "claim")?;
-        seat.apart(told, "claim")?;
+        seat.own.apart(told, "claim")?;
         let claim = seat.keyed(call, |hash, _| Ok(seat.session.claim(hash, patience_ms)))?;
         let (kind, index, value) = match claim {
             Claim::Elected { index, value } => (0, index, value),

@@ -13,7 +13,7 @@
 use crate::State;
 use crate::call::{Call, Fault, Returned, function};
 use crate::keys::lengths;
-use crate::memory::Held;
+use crate::memory::{Bounds, Held};
 use crate::view::{Scratch, Text};
 use keylane_core::cache::RegionError;
 use keylane_core::hits::{Aggregator, Hits, Layout, MAX_TOP, Options, Recorder};
@@ -33,7 +33,7 @@ struct Seat {
     recorder: RefCell<Recorder<'static>>,
     scratch: RefCell<Scratch>,
     lead: usize,
-    region: std::ops::Range<usize>,
+    own: Bounds,
 }
 
 type Shared = Held<Seat>;
@@ -84,13 +84,12 @@ fn seat<const N: usize>(
 ) -> Result<Returned, Fault> {
     let held = Held::new(call, 0, "memory", |words| {
         let recorder = open(Region::new(words)).and_then(|hits| hits.join()).map_err(refused)?;
-        let bounds = words.as_ptr_range();
         Ok(Seat {
             aggregator: RefCell::default(),
             recorder: RefCell::new(recorder),
             scratch: RefCell::default(),
             lead: Region::lead(words),
-            region: bounds.start as usize..bounds.end as usize,
+            own: Bounds::of(words),
         })
     })?;
     let object = call.env().object()?;
@@ -110,27 +109,17 @@ fn seat<const N: usize>(
 }
 
 impl Seat {
-    /// Refuses what lies in the summaries' memory: its words are atomics and nothing else.
-    #[inline(always)]
-    fn apart<T>(&self, slice: &[T], name: &str) -> Result<(), Fault> {
-        let bounds = slice.as_ptr_range();
-        if (bounds.start as usize) < self.region.end && self.region.start < bounds.end as usize {
-            return Err(Fault::Range(format!("{name} lies in the memory of the hits")));
-        }
-        Ok(())
-    }
-
     /// The lengths of a batch (arguments 1 and 2) and its weights (argument 3), checked.
     #[inline(always)]
     fn batch<'a>(&self, call: &Call<'a, 4>) -> Result<(&'a [i32], Option<&'a [i32]>), Fault> {
         let lengths = lengths(call, 1, 2, usize::MAX)?;
-        self.apart(lengths, "lengths")?;
+        self.own.apart(lengths, "lengths")?;
         positive(lengths, "length")?;
         if call.is_null(3)? {
             return Ok((lengths, None));
         }
         let weights = call.words(3, "weights")?;
-        self.apart(weights, "weights")?;
+        self.own.apart(weights, "weights")?;
         let Some(weights) = weights.get(..lengths.len()) else {
             return Err(Fault::Range(format!("there are {} weights for {} keys", weights.len(), lengths.len())));
         };
@@ -183,7 +172,7 @@ fn record(call: &Call<'_, 4>, held: &Shared) -> Result<Returned, Fault> {
 fn record_bytes(call: &Call<'_, 4>, held: &Shared) -> Result<Returned, Fault> {
     held.with(|seat| {
         let keys = call.bytes(0, "keys")?;
-        seat.apart(keys, "keys")?;
+        seat.own.apart(keys, "keys")?;
         let (lengths, weights) = seat.batch(call)?;
         if !seat.recorder.borrow_mut().begin().joined(keys, lengths, weights) {
             return Err(disagree());
@@ -208,7 +197,7 @@ fn count(call: &Call<'_, 2>, held: &Shared) -> Result<Returned, Fault> {
 fn totals(call: &Call<'_, 1>, held: &Shared) -> Result<Returned, Fault> {
     held.with(|seat| {
         let out = call.words_mut(0, "out")?;
-        seat.apart(out, "out")?;
+        seat.own.apart(out, "out")?;
         let recorder = seat.recorder.borrow();
         for (cell, pair) in out.as_chunks_mut::<2>().0.iter_mut().enumerate() {
             let total = recorder.hits().total(cell);
@@ -227,7 +216,7 @@ fn merge(call: &Call<'_, 2>, held: &Shared) -> Result<Returned, Fault> {
     held.with(|seat| {
         let now_us = call.count(0, "nowUs", LATEST, false)? as u64;
         let info = call.words_mut(1, "info")?;
-        seat.apart(info, "info")?;
+        seat.own.apart(info, "info")?;
         let place = info.first_chunk_mut().ok_or_else(|| Fault::Range("info has fewer than 4 words".into()))?;
         let mut aggregator = seat.aggregator.borrow_mut();
         if aggregator.is_none() {
@@ -247,8 +236,8 @@ fn top(call: &Call<'_, 4>, held: &Shared) -> Result<Returned, Fault> {
         let limit = call.count(0, "limit", MAX_TOP, true)?;
         let least = call.count(1, "least", i32::MAX as usize, true)? as u64;
         let (rows, mut names) = (call.words_mut(2, "rows")?, call.bytes_mut(3, "names")?);
-        seat.apart(rows, "rows")?;
-        seat.apart(names, "names")?;
+        seat.own.apart(rows, "rows")?;
+        seat.own.apart(names, "names")?;
         let aggregator = seat.aggregator.borrow();
         let Some(aggregator) = aggregator.as_ref() else { return call.int(0) };
         let mut written = 0;

@@ -20,6 +20,27 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 use std::rc::Rc;
 
+/// Where a session's shared memory lies.
+pub struct Bounds(std::ops::Range<usize>);
+
+impl Bounds {
+    /// Those of `words`.
+    pub fn of(words: &[AtomicU32]) -> Self {
+        let bounds = words.as_ptr_range();
+        Self(bounds.start as usize..bounds.end as usize)
+    }
+
+    /// Refuses a slice that lies in there: those words are atomics and nothing else.
+    #[inline(always)]
+    pub fn apart<T>(&self, slice: &[T], name: &str) -> Result<(), Fault> {
+        let bounds = slice.as_ptr_range();
+        if (bounds.start as usize) < self.0.end && self.0.start < bounds.end as usize {
+            return Err(Fault::Range(format!("{name} lies in the session's own memory")));
+        }
+        Ok(())
+    }
+}
+
 /// A value over shared memory, until it or its environment ends.
 pub struct Held<T> {
     value: RefCell<Option<T>>,

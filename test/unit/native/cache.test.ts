@@ -187,7 +187,7 @@ test("arguments that are wrong, or lie in the region, are refused; an ended sess
   const memory = memoryOf(4 << 20);
   const session = core.createCache(memory, {});
   const inside = new Uint8Array(memory.buffer, 4096, 100);
-  assert.throws(() => session.lookup("key", 0, 0, inside, info), /out lies in the cache's own memory/);
+  assert.throws(() => session.lookup("key", 0, 0, inside, info), /out lies in the session's own memory/);
   assert.throws(() => session.lookup("key", 0, 0, out, memory.subarray(0, 8)), /info lies in/);
   assert.throws(() => session.lookup("key", -1, 0, out, info), RangeError);
   assert.throws(() => session.lookup("key", 0, 0, out, new Int32Array(6)), /fewer than 7 words/);
