@@ -1,29 +1,13 @@
-/** node-redis on a cluster with its client-side cache (RESP3, server-assisted invalidation). It gives the text; parsing would come on top. */
+/** node-redis on a cluster with its client-side cache. */
 import { createCluster } from "redis";
-import { textPass } from "../../harness/cache-keys.js";
-import { playPasses } from "../../harness/passes.js";
+import { CLIENT_SIDE_CACHE, clientSideCached } from "./client-side-cached.js";
 import type { CacheContestant } from "./contestant.js";
 
 export const contestant: CacheContestant = {
   name: "node-redis cluster await get, client-side cache",
   role: "peer",
-  async open({ cluster, set }) {
-    const client = createCluster({
-      rootNodes: cluster.map((node) => ({ url: `redis://${node}` })),
-      RESP: 3,
-      clientSideCache: { ttl: 0, maxEntries: 0, evictPolicy: "LRU" },
-    });
-    client.on("error", (error: unknown) => {
-      throw error;
-    });
-    await client.connect();
-    const pass = textPass(set, (key) => client.get(key));
-    if ((await pass()) !== 0) throw new Error("node-redis cluster: values are wrong");
-    return {
-      play: (maxMs) => playPasses("node-redis cluster", pass, set.keys.length, maxMs),
-      async close() {
-        await client.close();
-      },
-    };
+  open({ cluster, set }) {
+    const rootNodes = cluster.map((node) => ({ url: `redis://${node}` }));
+    return clientSideCached(createCluster({ rootNodes, ...CLIENT_SIDE_CACHE }), set);
   },
 };
