@@ -94,6 +94,14 @@ function ledgerOf(ledger: object): unknown {
     .ledger;
 }
 
+/** Rows of a table of options, which has all properties of an interface. */
+function optionTable(name: string, options: string): string[][] {
+  const table = rows(block(`options:${name}`));
+  const named = properties("src/options.ts", options).map((property) => `\`${property}\``);
+  assert.deepEqual(table.map(([cell]) => cell).toSorted(), named.toSorted());
+  return table;
+}
+
 /** Asserts that `cell` tells the default of an option; `given` are options that set it to a value. */
 function assertDefault(name: string, cell: string, given: (value: unknown) => OpenOptions): void {
   if (cell === "required") return;
@@ -118,13 +126,7 @@ describe("README", () => {
   });
 
   it("has every option of open with its default", () => {
-    const table = rows(block("options:open"));
-    assert.deepEqual(
-      table.map(([name]) => name).toSorted(),
-      properties("src/options.ts", "OpenOptions")
-        .map((name) => `\`${name}\``)
-        .toSorted(),
-    );
+    const table = optionTable("open", "OpenOptions");
     for (const [cell, , value] of table) {
       const name = cell.slice(1, -1);
       assertDefault(name, value, (given) => ({ domains: { d: { nodes: NODES } }, [name]: given }));
@@ -132,13 +134,7 @@ describe("README", () => {
   });
 
   it("has every option of a domain with its default", () => {
-    const table = rows(block("options:domain"));
-    assert.deepEqual(
-      table.map(([name]) => name).toSorted(),
-      properties("src/options.ts", "DomainOptions")
-        .map((name) => `\`${name}\``)
-        .toSorted(),
-    );
+    const table = optionTable("domain", "DomainOptions");
     for (const [cell, , value] of table) {
       const name = cell.slice(1, -1);
       assertDefault(name, value, (given) => ({ domains: { d: { nodes: NODES, [name]: given } } }));
@@ -146,13 +142,7 @@ describe("README", () => {
   });
 
   it("has every option of a domain's cache with its default", () => {
-    const table = rows(block("options:cache"));
-    assert.deepEqual(
-      table.map(([name]) => name).toSorted(),
-      properties("src/options.ts", "CacheOptions")
-        .map((name) => `\`${name}\``)
-        .toSorted(),
-    );
+    const table = optionTable("cache", "CacheOptions");
     for (const [cell, value] of table) {
       const name = cell.slice(1, -1);
       if (name === "mode") assert.equal(bare.policies[0], null);
@@ -162,13 +152,7 @@ describe("README", () => {
   });
 
   it("has every option of caps with its default", () => {
-    const table = rows(block("options:caps"));
-    assert.deepEqual(
-      table.map(([name]) => name).toSorted(),
-      properties("src/options.ts", "CapsOptions")
-        .map((name) => `\`${name}\``)
-        .toSorted(),
-    );
+    const table = optionTable("caps", "CapsOptions");
     for (const [cell, value] of table) {
       const name = cell.slice(1, -1);
       if (value !== "—") assert.deepEqual(capsOf({ [name]: valueOfCell(value) }), capsOf({}), `default of ${name}`);
@@ -176,13 +160,7 @@ describe("README", () => {
   });
 
   it("has every option of the ledger with its default", () => {
-    const table = rows(block("options:ledger"));
-    assert.deepEqual(
-      table.map(([name]) => name).toSorted(),
-      properties("src/options.ts", "LedgerOptions")
-        .map((name) => `\`${name}\``)
-        .toSorted(),
-    );
+    const table = optionTable("ledger", "LedgerOptions");
     for (const [cell, value] of table) {
       const name = cell.slice(1, -1);
       if (value !== "—") assert.deepEqual(ledgerOf({ [name]: valueOfCell(value) }), ledgerOf({}), `default of ${name}`);
