@@ -1,6 +1,6 @@
 /**
  * Workers that die under load: mixed calls through a pool of two while one worker after the other is ended, in four ways in turn.
- * `KEYLANE_CHAOS_SECONDS` says how long (default 12; 60 for a release, then one dies every 5 s). Prints its figures.
+ * `KEYLANE_CHAOS_SECONDS` says how long (default 8; 60 for a release, then one dies every 5 s). Prints its figures.
  */
 import assert from "node:assert/strict";
 import { readdirSync } from "node:fs";
@@ -12,7 +12,7 @@ import { useC3 } from "../support/fixtures.js";
 import { WAYS, endWorker, runningWorkers } from "../support/pool/workers.js";
 import { until } from "../support/until.js";
 
-const SECONDS = Number(process.env["KEYLANE_CHAOS_SECONDS"] ?? 12);
+const SECONDS = Number(process.env["KEYLANE_CHAOS_SECONDS"] ?? 8);
 const EVERY_MS = Math.min(5000, (SECONDS * 1000) / 6);
 const COUNTERS = 40;
 const FLOWS = 64;

@@ -1,6 +1,6 @@
 /**
  * The storm: mixed load on a cluster with replicas while its nodes are killed, paused, failed over, cut off and resharded in
- * random order. `KEYLANE_CHAOS_SECONDS` says how long (default 25; a release is given 600) and `KEYLANE_CHAOS_SEED` in which
+ * random order. `KEYLANE_CHAOS_SECONDS` says how long (default 18; a release is given 600) and `KEYLANE_CHAOS_SEED` in which
  * order. Prints its figures.
  */
 import assert from "node:assert/strict";
@@ -15,7 +15,7 @@ import { report } from "../support/chaos/report.js";
 import { makeTags, storm } from "../support/chaos/storm.js";
 import type { FaultFigures, StormFigures } from "../support/chaos/storm.js";
 
-const SECONDS = Number(process.env["KEYLANE_CHAOS_SECONDS"] ?? 25);
+const SECONDS = Number(process.env["KEYLANE_CHAOS_SECONDS"] ?? 18);
 const SEED = Number(process.env["KEYLANE_CHAOS_SEED"] ?? 3);
 const NODE_TIMEOUT_MS = 1000;
 /** What memory may gain in the second half of the storm, after a full collection. */
