@@ -35,20 +35,6 @@ export class FrameWriter {
   #end = FRAME_HEAD;
   #count = 0;
 
-  get count(): number {
-    return this.#count;
-  }
-
-  /** Bytes so far, the head included. */
-  get length(): number {
-    return this.#end;
-  }
-
-  clear(): void {
-    this.#end = FRAME_HEAD;
-    this.#count = 0;
-  }
-
   /** Adds a record; gives its place in the frame. */
   add(kind: number, { seq, account, id, amount, at, budget }: Entry): number {
     if (this.#bytes.length - this.#end < MAX_RECORD) this.#grow();
@@ -74,7 +60,7 @@ export class FrameWriter {
     return start;
   }
 
-  /** The finished frame; valid until the next `add` or `clear`. */
+  /** The finished frame; valid until the next `add`. */
   seal(): Buffer {
     const frame = this.#bytes.subarray(0, this.#end);
     frame.writeUInt32LE(MAGIC, 0);

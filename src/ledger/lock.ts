@@ -1,7 +1,8 @@
 /**
  * The lock of a spool's folder: one owner at a time, and a dead owner's lock is taken over. The file names its owner so that a
- * process id used again is not mistaken for it: machine, boot, process and the time that process started. An owner on another
- * machine (or before a reboot) is looked at for a while instead: it lives while it touches the file.
+ * process id used again is not mistaken for it: machine, boot, process and the time that process started. An owner whose process
+ * cannot be looked up from here (on another machine, before a reboot, in another container) is watched for a while instead:
+ * it lives while it touches the file.
  */
 import { randomBytes } from "node:crypto";
 import {
@@ -9,6 +10,7 @@ import {
   linkSync,
   openSync,
   readFileSync,
+  readlinkSync,
   renameSync,
   rmSync,
   statSync,
@@ -173,10 +175,10 @@ function thisProcess(): Omit<Owner, "token"> {
   return { host: hostname(), boot: bootId(), pid: process.pid, started: startOf(process.pid) };
 }
 
-/** Names the running system since its start; empty where the system does not tell. */
+/** Names the running system since its start, and who sees whose process ids in it; empty where the system does not tell. */
 function bootId(): string {
   try {
-    return readFileSync("/proc/sys/kernel/random/boot_id", "utf8").trim();
+    return `${readFileSync("/proc/sys/kernel/random/boot_id", "utf8").trim()} ${readlinkSync("/proc/self/ns/pid")}`;
   } catch {
     return "";
   }

@@ -3,7 +3,7 @@
  * the file is synced; what a failed append left is cut off again. In memory (mode `fast`) the same bytes live in one buffer.
  * The invariant: `size` is the end of the last whole frame, and nothing behind it counts.
  */
-import { closeSync, ftruncateSync, openSync, readSync, rmSync } from "node:fs";
+import { closeSync, fsyncSync, ftruncateSync, openSync, readSync, rmSync } from "node:fs";
 import type { FileHandle } from "node:fs/promises";
 import { open, rename } from "node:fs/promises";
 import { join } from "node:path";
@@ -171,11 +171,12 @@ export async function syncFolder(folder: string): Promise<void> {
   }
 }
 
-/** Cuts a file to `size`. */
+/** Cuts a file to `size`, for good. */
 export function cutFile(path: string, size: number): void {
   const file = openSync(path, "r+");
   try {
     ftruncateSync(file, size);
+    fsyncSync(file);
   } finally {
     closeSync(file);
   }

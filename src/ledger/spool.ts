@@ -4,20 +4,17 @@
  * invariant: an entry is acknowledged exactly if it will be found again by the next `open`; after a failure that leaves this
  * in doubt nothing more is accepted.
  */
-import { randomBytes } from "node:crypto";
-import { mkdirSync, readdirSync, rmSync, writeFileSync } from "node:fs";
-import { open, rename } from "node:fs/promises";
-import { join } from "node:path";
 import { KeylaneError } from "../errors.js";
 import type { Entry } from "./entry.js";
 import { spoolFault } from "./fault.js";
+import { makeFolder, nothing, takeUp } from "./folder.js";
+import type { Found } from "./folder.js";
 import { ACCOUNT_TOTAL, BUDGET_TOTAL, ENTRY, FrameWriter, MAX_RECORD, readRecord } from "./frame.js";
 import { Line, offsetOf, placeOf, segmentOf } from "./line.js";
 import type { Place } from "./line.js";
 import { FolderLock } from "./lock.js";
 import type { LedgerPolicy, LedgerTuning } from "./policy.js";
-import { IDENTITY, scanFolder } from "./scan.js";
-import { cutFile, FileSegment, MemorySegment, syncFolder } from "./segment.js";
+import { FileSegment, MemorySegment } from "./segment.js";
 import type { Segment } from "./segment.js";
 
 /** A sequence number is never given twice, even by a spool that was copied back: each opening begins beyond what was. */
@@ -51,6 +48,8 @@ class Group {
 
 export class Spool {
   readonly id: string;
+  /** The first sequence number of this opening. */
+  readonly first: number;
   readonly lines: Map<string, Line>;
   /** Spent of each budget, as acknowledged. */
   readonly budgets: Map<string, bigint>;
@@ -64,6 +63,8 @@ export class Spool {
   readonly #kept = new Map<number, Kept>();
   #active: Kept | null = null;
   #seq: number;
+  /** Entries taken and not settled. */
+  #taken = 0;
   #group = new Group();
   #running: Promise<void> | null = null;
   #rotate = false;
@@ -77,7 +78,8 @@ export class Spool {
     this.id = found.id;
     this.lines = found.lines;
     this.budgets = found.budgets;
-    this.#seq = Math.max(found.last + JUMP, Date.now() * PER_MS);
+    this.first = Math.max(found.last + JUMP, Date.now() * PER_MS);
+    this.#seq = this.first;
     for (const { segment, entries } of found.kept) {
       this.#kept.set(segment.number, { segment, entries, open: entries, settledAt: performance.now() });
       this.pending += entries;
@@ -94,9 +96,9 @@ export class Spool {
     let spool: Spool | null = null;
     let lock: FolderLock | null = null;
     try {
-      if (directory === null) spool = new Spool(policy, tuning, null, NOTHING());
+      if (directory === null) spool = new Spool(policy, tuning, null, nothing());
       else {
-        mkdirSync(directory, { recursive: true });
+        await makeFolder(directory);
         lock = await FolderLock.take(directory, () => spool?.break(spoolFault(directory, "its lock was taken away")));
         spool = new Spool(policy, tuning, lock, await takeUp(directory, tell));
       }
@@ -113,15 +115,16 @@ export class Spool {
   add(account: string, id: string, amount: bigint, at: number, budget: string): Promise<void> {
     if (this.#broken !== null) return Promise.reject(this.#broken);
     if (this.#sealed) return Promise.reject(this.#closedFault());
-    const group = this.#group;
-    if (this.pending + group.seqs.length >= this.#policy.maxPending) {
+    if (this.pending + this.#taken >= this.#policy.maxPending) {
       const message = `ledger: ${this.#policy.maxPending} entries wait to be booked (maxPending)`;
       return Promise.reject(new KeylaneError("KEYLANE_ERR_OVERLOADED", message, { domain: this.#policy.domain }));
     }
     let line = this.lines.get(account);
     if (line === undefined) this.lines.set(account, (line = new Line(account)));
+    const group = this.#group;
     const seq = this.#seq;
     this.#seq = seq + 1;
+    this.#taken += 1;
     group.lines.push(line);
     group.offsets.push(group.frame.add(ENTRY, { seq, account, id, amount, at, budget }));
     group.seqs.push(seq);
@@ -148,6 +151,11 @@ export class Spool {
     }
   }
 
+  /** Sequence number of the entry before an index of a line. */
+  before(line: Line, index: number): number {
+    return index === 0 ? line.left : this.read(line.at(index - 1)).seq;
+  }
+
   /** Entries [from, to) of a line are booked (`now`), or, with `open`, are not any more. */
   settle(line: Line, from: number, to: number, open: boolean): void {
     for (let index = from; index < to; index += 1) {
@@ -161,9 +169,10 @@ export class Spool {
   /** Number of the oldest segment when all of it has been booked for long enough to leave; null otherwise. */
   leaving(): number | null {
     const [kept] = this.#kept.values();
-    if (kept === undefined || kept.open > 0 || kept.entries === 0) return null;
-    if (performance.now() - kept.settledAt < this.#policy.keepBookedMs) return null;
+    if (kept === undefined || kept.open > 0) return null;
+    if (kept.entries > 0 && performance.now() - kept.settledAt < this.#policy.keepBookedMs) return null;
     if (kept !== this.#active) return kept.segment.number;
+    if (kept.entries === 0) return null;
     this.#rotate = true;
     this.#schedule();
     return null;
@@ -230,6 +239,7 @@ export class Spool {
       } catch (error) {
         this.#refuse(group, error);
       }
+      this.#taken -= group.seqs.length;
     }
     // In the same step as the last look: what is added from now on begins another run.
     this.#running = null;
@@ -284,57 +294,4 @@ export class Spool {
     this.#kept.set(number, this.#active);
     this.#rotate = false;
   }
-}
-
-/** What a spool begins with. */
-interface Found {
-  readonly id: string;
-  readonly lines: Map<string, Line>;
-  readonly budgets: Map<string, bigint>;
-  readonly last: number;
-  readonly kept: readonly { readonly segment: Segment; readonly entries: number }[];
-}
-
-const NOTHING = (): Found => ({ id: newId(), lines: new Map(), budgets: new Map(), last: 0, kept: [] });
-
-function newId(): string {
-  return randomBytes(8).toString("hex");
-}
-
-/** Takes up a folder: names it if it is new, reads it, and sets aside what a crash left unfinished. */
-async function takeUp(folder: string, tell: (fault: KeylaneError) => void): Promise<Found> {
-  for (const name of readdirSync(folder)) {
-    if (name.endsWith(".new")) rmSync(join(folder, name), { force: true });
-  }
-  const { id, segments, rest, lines, budgets, counts, last } = scanFolder(folder);
-  const tail = segments.at(-1);
-  if (tail !== undefined && rest.length > 0) {
-    if (rest.some((byte) => byte !== 0)) {
-      const aside = join(folder, `unfinished-${tail.number}-${tail.size}`);
-      writeFileSync(aside, rest);
-      const what = `a commit of ${rest.length} bytes was cut short and never acknowledged; its bytes are in ${aside}`;
-      tell(spoolFault(folder, what));
-    }
-    cutFile(tail.path, tail.size);
-  }
-  const kept = segments.map(({ number, path, size }) => ({
-    segment: FileSegment.existing(number, path, size),
-    entries: counts.get(number)!,
-  }));
-  return { id: id ?? (await nameFolder(folder)), lines, budgets, last, kept };
-}
-
-async function nameFolder(folder: string): Promise<string> {
-  const id = newId();
-  const draft = join(folder, `${IDENTITY}.new`);
-  const file = await open(draft, "w", 0o600);
-  try {
-    await file.write(`${JSON.stringify({ version: 1, id })}\n`);
-    await file.sync();
-  } finally {
-    await file.close();
-  }
-  await rename(draft, join(folder, IDENTITY));
-  await syncFolder(folder);
-  return id;
 }

@@ -101,6 +101,21 @@ for (const durable of [true, false]) {
   });
 }
 
+describe("a spool on disk", () => {
+  it("counts entries of a commit under way as waiting", async () => {
+    const spool = await open(makeFolder(), { maxPending: 3 });
+    const added = [0, 1].map((n) => spool.add("a", `${n}`, 1n, 0, ""));
+    // The spool's own turn came before this one: the commit has begun.
+    await new Promise((resolve) => setImmediate(resolve));
+    assert.equal(spool.pending, 0);
+    added.push(spool.add("a", "2", 1n, 0, ""));
+    await rejection(spool.add("a", "3", 1n, 0, ""), "KEYLANE_ERR_OVERLOADED");
+    await Promise.all(added);
+    assert.equal(spool.pending, 3);
+    spool.close();
+  });
+});
+
 describe("a spool that is opened again", () => {
   it("finds all entries, sums and its name; sequence numbers go on beyond", async () => {
     const folder = makeFolder();
@@ -116,6 +131,28 @@ describe("a spool that is opened again", () => {
     assert.ok(entriesOf(second, "a").at(-1)!.seq > before.at(-1)!.seq + 100_000);
     assert.deepEqual(told, []);
     second.close();
+  });
+
+  it("lets segments leave that hold no entry, so that those behind them can", async () => {
+    const folder = makeFolder();
+    const segments = (): string[] => readdirSync(folder).filter((name) => name.endsWith(".spool"));
+    for (let opened = 0; opened < 3; opened += 1) (await open(folder)).close();
+    const spool = await open(folder, { keepBookedMs: 600_000 });
+    await fill(spool, 1);
+    assert.deepEqual(segments(), [1, 2, 3, 4].map(segmentName));
+    for (const number of [1, 2, 3]) {
+      assert.equal(spool.leaving(), number);
+      spool.leave(number, []);
+    }
+    assert.equal(spool.leaving(), null);
+    assert.deepEqual(segments(), [segmentName(4)]);
+    spool.close();
+    const again = await open(folder);
+    assert.deepEqual(
+      entriesOf(again, "a").map(({ id }) => id),
+      ["a0"],
+    );
+    again.close();
   });
 
   it("cuts a commit that a crash left unfinished, keeps its bytes aside, and tells", async () => {
