@@ -2,12 +2,13 @@
 --
 -- KEYS  1 the account's book (hash)   2, 3 ids of two generations (sets), used in turn
 -- ARGV  1 spool   2 sequence number of the spool's entry before these, 0 when it does not matter
---       3 retention of ids, ms   4 spools idle for so long are summed up, ms
+--       3 retention of ids, ms   4 this spool may be summed up when it is idle for so long, ms; 0: never
 --       then three for each entry: sequence number, id, amount; sequence numbers grow
 --
 -- Fields of the book: balance; of each spool <spool>:seq (last entry booked), :sum and :count (booked), :dup and :dups
--- (sum and number of entries dropped because their id was known), :at (last booking, ms); turn and since (generation
--- of ids, and when it began); past:… for what idle spools came to.
+-- (sum and number of entries dropped because their id was known), :at (from when on it may be summed up, ms); turn and since
+-- (generation of ids, and when it began); past:… for what idle spools came to. A spool that is never summed up has no :at:
+-- its process may come back with entries that were booked, and only its sequence number tells them.
 --
 -- Balance and sequence number are one hash: a failover that loses one loses the other, and the spool sees it.
 -- Gives { "gap", seq } when the entry before these is not booked, { "overflow", seq } when the balance would leave
@@ -86,7 +87,7 @@ if not known[1] then
   for at = 1, #all, 2 do fields[all[at]] = all[at + 1] end
   for field, value in pairs(fields) do
     local other = string.match(field, '^(%x+):at$')
-    if other and other ~= spool and now - tonumber(value) > tonumber(ARGV[4]) then
+    if other and other ~= spool and now > tonumber(value) then
       for _, what in ipairs({ 'sum', 'count', 'dup', 'dups' }) do
         local past = fields[other .. ':' .. what]
         if past then
@@ -104,10 +105,10 @@ last = ARGV[#ARGV - 2]
 if turned then redis.call('DEL', current) end
 if #fresh > 0 then
   redis.call('SADD', current, unpack(fresh))
-  redis.call('PEXPIRE', current, 2 * retention)
+  redis.call('PEXPIREAT', current, string.format('%.0f', since + 2 * retention))
 end
-redis.call('HSET', book, 'turn', turn, 'since', string.format('%.0f', since), spool .. ':seq', last,
-  spool .. ':at', string.format('%.0f', now))
+redis.call('HSET', book, 'turn', turn, 'since', string.format('%.0f', since), spool .. ':seq', last)
+if ARGV[4] ~= '0' then redis.call('HSET', book, spool .. ':at', string.format('%.0f', now + tonumber(ARGV[4]))) end
 redis.call('HINCRBY', book, spool .. ':count', booked.count)
 redis.call('HINCRBY', book, spool .. ':dups', dropped.count)
 local reply = { 'booked', last }

@@ -12,10 +12,12 @@
 import { setMaxListeners } from "node:events";
 import { KeylaneError } from "../errors.js";
 import type { Script } from "../lane/script.js";
+import { Auditor } from "./auditor.js";
 import type { Entry } from "./entry.js";
-import { bookKey, bookKeys } from "./keys.js";
-import { segmentOf } from "./line.js";
+import { Flushes } from "./flushes.js";
+import { bookKeys } from "./keys.js";
 import type { Line } from "./line.js";
+import { IDLE_MS } from "./policy.js";
 import type { LedgerPolicy, LedgerServers, LedgerTuning } from "./policy.js";
 import type { Spool } from "./spool.js";
 
@@ -24,24 +26,13 @@ const WIDTH = 128;
 /** Accounts in trouble that are tried at once: fewer after each failure, more after each success. */
 const LEAST_TRIALS = 8;
 const FIRST_PAUSE_MS = 25;
-/** Marks asked for at once. */
-const AUDIT_WIDTH = 256;
-/** A spool that has not booked on an account for so long is summed up there. */
-const IDLE_MS = 90 * 86_400_000;
 /** Troubled accounts that `pending` names. */
 const NAMED = 100;
 
-/** Source of the scripts. */
-export interface Sources {
-  readonly book: string;
-  readonly read: string;
-}
-
-interface Waiter {
-  readonly seq: number;
-  /** Attempts that had begun when it came: their failures are none of its own. */
-  readonly attempts: number;
-  settle(fault: KeylaneError | null): void;
+/** The scripts it runs. */
+export interface Scripts {
+  readonly book: Script;
+  readonly read: Script;
 }
 
 export class Booker {
@@ -54,34 +45,41 @@ export class Booker {
   readonly #tuning: LedgerTuning;
   readonly #servers: LedgerServers;
   readonly #script: Script;
-  readonly #reader: Script;
+  readonly #auditor: Auditor;
   #ready: Line[] = [];
   #next = 0;
   #active = 0;
   readonly #troubled = new Set<Line>();
   #trials = 0;
   #mostTrials = LEAST_TRIALS;
-  #waiters = new Map<Line, Waiter[]>();
+  readonly #flushes = new Flushes();
   #timer: NodeJS.Timeout | null = null;
   readonly #ticker: NodeJS.Timeout;
-  #upheavals: number;
-  /** Accounts whose bookings are to be looked at. */
-  #suspects = new Set<Line>();
-  #busy = false;
   #closed = false;
   readonly #ending = new AbortController();
 
-  constructor(spool: Spool, policy: LedgerPolicy, tuning: LedgerTuning, servers: LedgerServers, sources: Sources) {
+  constructor(
+    spool: Spool,
+    policy: LedgerPolicy,
+    tuning: LedgerTuning,
+    servers: LedgerServers,
+    { book, read }: Scripts,
+  ) {
     this.#spool = spool;
     this.#policy = policy;
     this.#tuning = tuning;
     this.#servers = servers;
     setMaxListeners(0, this.#ending.signal);
-    this.#script = servers.script(sources.book);
-    this.#reader = servers.script(sources.read);
-    this.#upheavals = servers.upheavals();
+    this.#script = book;
+    this.#auditor = new Auditor(spool, policy, servers, read, this.#ending.signal, (line, mark) => {
+      this.#rollBack(line, mark);
+      this.#go(line);
+    });
     spool.committed = (lines) => this.#wake(lines);
-    this.#ticker = setInterval(() => void this.#tick(), tuning.tickMs).unref();
+    this.#ticker = setInterval(() => {
+      this.#pump();
+      void this.#auditor.tick();
+    }, tuning.tickMs).unref();
     this.#wake([...spool.lines.values()].filter((line) => line.open > 0));
   }
 
@@ -91,21 +89,18 @@ export class Booker {
     return named.map(({ account, code }) => ({ account, code: code! }));
   }
 
-  /** Resolves when what is in the spool now is booked; rejects with the fault of an account that cannot be booked. */
-  async flush(): Promise<void> {
-    const open = [...this.#spool.lines.values()].filter((line) => line.open > 0);
-    const booked = open.map(
-      (line) =>
-        new Promise<void>((resolve, reject) => {
-          const settle = (fault: KeylaneError | null): void => (fault === null ? resolve() : reject(fault));
-          const waiters = this.#waiters.get(line) ?? [];
-          waiters.push({ seq: line.last, attempts: line.attempts, settle });
-          this.#waiters.set(line, waiters);
-        }),
+  /**
+   * Resolves when what is in the spool now is booked, or when the signal says that nobody waits any more; rejects with the fault
+   * of an account that cannot be booked, when all others are.
+   */
+  flush(signal: AbortSignal | undefined): Promise<void> {
+    const flushed = this.#flushes.wait(
+      [...this.#spool.lines.values()].filter((line) => line.open > 0),
+      signal,
     );
     for (const line of this.#troubled) line.retryAt = 0;
     this.#pump();
-    await Promise.all(booked);
+    return flushed;
   }
 
   close(): void {
@@ -115,8 +110,7 @@ export class Booker {
     clearInterval(this.#ticker);
     if (this.#timer !== null) clearTimeout(this.#timer);
     const fault = new KeylaneError("KEYLANE_ERR_CLOSED", "the ledger was closed", { domain: this.#policy.domain });
-    for (const waiters of this.#waiters.values()) for (const { settle } of waiters) settle(fault);
-    this.#waiters.clear();
+    this.#flushes.end(fault);
   }
 
   // ── what to book next ────────────────────────────────────────────────────────────────────────────────────────────
@@ -169,8 +163,10 @@ export class Booker {
     try {
       const from = line.booked;
       const entries = this.#take(line, from);
-      const { prefix, idRetentionMs } = this.#policy;
-      const args: (string | number)[] = [this.#spool.id, this.#before(line, from), idRetentionMs, IDLE_MS];
+      const { prefix, idRetentionMs, mode } = this.#policy;
+      // A spool in a folder may come back at any time, with entries that are booked: its sequence number stays.
+      const idleMs = mode === "fast" ? IDLE_MS : 0;
+      const args: (string | number)[] = [this.#spool.id, this.#spool.before(line, from), idRetentionMs, idleMs];
       for (const { seq, id, amount } of entries) args.push(seq, id, String(amount));
       const reply = await this.#script.run(bookKeys(prefix, line.account), args, { signal: this.#ending.signal });
       if (!this.#closed) this.#answered(line, entries, reply as string[]);
@@ -187,11 +183,6 @@ export class Booker {
   #take(line: Line, from: number): Entry[] {
     const count = Math.min(line.open, this.#policy.batchSize, line.width);
     return Array.from({ length: count }, (_, index) => this.#spool.read(line.at(from + index)));
-  }
-
-  /** Sequence number of the entry before `index`. */
-  #before(line: Line, index: number): number {
-    return index === 0 ? line.left : this.#spool.read(line.at(index - 1)).seq;
   }
 
   #answered(line: Line, entries: readonly Entry[], [told, mark, ...dropped]: readonly string[]): void {
@@ -226,7 +217,7 @@ export class Booker {
     const booked = end < line.length && !past(end) ? line.search(past) : end;
     this.#spool.settle(line, line.booked, booked, false);
     line.booked = booked;
-    this.#settleWaiters(line, (waiter) => waiter.seq <= seq, null);
+    this.#flushes.booked(line, seq);
   }
 
   #failed(line: Line, error: KeylaneError): void {
@@ -240,7 +231,7 @@ export class Booker {
     line.code = code;
     this.#troubled.delete(line);
     this.#troubled.add(line);
-    if (!retryable) this.#settleWaiters(line, ({ attempts }) => attempts < line.attempts, error);
+    if (!retryable) this.#flushes.failed(line, error);
   }
 
   #recovered(line: Line): void {
@@ -266,15 +257,6 @@ export class Booker {
     this.#pump();
   }
 
-  #settleWaiters(line: Line, concerned: (waiter: Waiter) => boolean, fault: KeylaneError | null): void {
-    const waiters = this.#waiters.get(line);
-    if (waiters === undefined) return;
-    const left = waiters.filter((waiter) => !concerned(waiter));
-    for (const waiter of waiters) if (concerned(waiter)) waiter.settle(fault);
-    if (left.length > 0) this.#waiters.set(line, left);
-    else this.#waiters.delete(line);
-  }
-
   // ── what the servers have lost ───────────────────────────────────────────────────────────────────────────────────
 
   /** The servers know nothing of what came after `mark`: it is open again. */
@@ -291,62 +273,5 @@ export class Booker {
       `they were booked up to ${line.left}, and are now up to ${mark}`;
     line.left = mark;
     this.#servers.tell(new KeylaneError("KEYLANE_ERR_LOST", message, { domain: this.#policy.domain }));
-  }
-
-  async #tick(): Promise<void> {
-    this.#pump();
-    if (this.#busy || this.#closed) return;
-    this.#busy = true;
-    try {
-      const upheavals = this.#servers.upheavals();
-      if (upheavals !== this.#upheavals) {
-        this.#upheavals = upheavals;
-        for (const line of this.#spool.lines.values()) if (line.booked > 0) this.#suspects.add(line);
-      }
-      if (this.#suspects.size > 0) await this.#audit([...this.#suspects]);
-      else await this.#letLeave();
-    } catch {
-      // Servers that cannot be asked now are asked at the next tick.
-    } finally {
-      this.#busy = false;
-    }
-  }
-
-  /** Compares what accounts have booked with what the servers know. Rejects when a server cannot be asked. */
-  async #audit(lines: readonly Line[]): Promise<void> {
-    for (let from = 0; from < lines.length; from += AUDIT_WIDTH) {
-      const part = lines.slice(from, from + AUDIT_WIDTH);
-      const results = await Promise.allSettled(part.map((line) => this.#auditOne(line)));
-      if (this.#closed) return;
-      const failed = results.find((result) => result.status === "rejected");
-      if (failed !== undefined) throw failed.reason;
-    }
-    this.#pump();
-  }
-
-  async #auditOne(line: Line): Promise<void> {
-    const { booked } = line;
-    const seq = booked === 0 ? 0 : this.#before(line, booked);
-    const key = bookKey(this.#policy.prefix, line.account);
-    const [told] = (await this.#reader.run(key, [`${this.#spool.id}:seq`], { signal: this.#ending.signal })) as [
-      string | null,
-    ];
-    if (this.#closed) return;
-    const mark = Number(told ?? 0);
-    // A booking that is under way meets the gap itself.
-    if (mark < seq && line.busy) throw new Error("under way");
-    this.#suspects.delete(line);
-    if (mark >= seq) return;
-    this.#rollBack(line, mark);
-    this.#go(line);
-  }
-
-  /** The oldest segment leaves once the servers confirm each account's share of it. */
-  async #letLeave(): Promise<void> {
-    const number = this.#spool.leaving();
-    if (number === null) return;
-    const lines = [...this.#spool.lines.values()].filter((line) => line.length > 0 && segmentOf(line.at(0)) <= number);
-    await this.#audit(lines);
-    if (!this.#closed && this.#spool.leaving() === number) this.#spool.leave(number, lines);
   }
 }

@@ -5,12 +5,13 @@
 import { readFileSync } from "node:fs";
 import { KeylaneError } from "../errors.js";
 import { faultOfMs } from "../lane/arguments.js";
+import type { Script } from "../lane/script.js";
 import type { CallOptions } from "../types.js";
 import { Booker } from "./booker.js";
 import { Budgets } from "./budgets.js";
 import { assertAccount, checkBudget, checkEntry } from "./entry.js";
 import { bookKey } from "./keys.js";
-import { TUNING } from "./policy.js";
+import { LONGEST_MS, TUNING } from "./policy.js";
 import type {
   AddOptions,
   Budget,
@@ -24,7 +25,10 @@ import type {
 import { RecentCharges } from "./recent.js";
 import { Spool } from "./spool.js";
 
-const sourceOf = (name: string): string => readFileSync(new URL(`./${name}.lua`, import.meta.url), "utf8");
+/** The script of a file beside this one. */
+function scriptOf(servers: LedgerServers, name: "book" | "lease" | "read"): Script {
+  return servers.script(readFileSync(new URL(`./${name}.lua`, import.meta.url), "utf8"));
+}
 
 /** Billing; `Keylane.ledger`. */
 export class Ledger {
@@ -33,6 +37,7 @@ export class Ledger {
   readonly #spool: Spool;
   readonly #booker: Booker;
   readonly #budgets: Budgets;
+  readonly #read: Script;
   readonly #charges = new RecentCharges();
   #closing: Promise<number> | null = null;
 
@@ -40,8 +45,9 @@ export class Ledger {
     this.#policy = policy;
     this.#servers = servers;
     this.#spool = spool;
-    this.#budgets = new Budgets(spool, policy, servers, sourceOf("lease"));
-    this.#booker = new Booker(spool, policy, tuning, servers, { book: sourceOf("book"), read: sourceOf("read") });
+    this.#read = scriptOf(servers, "read");
+    this.#budgets = new Budgets(spool, policy, scriptOf(servers, "lease"));
+    this.#booker = new Booker(spool, policy, tuning, servers, { book: scriptOf(servers, "book"), read: this.#read });
     this.#booker.onDuplicate = (entry) => this.#budgets.refund(entry);
   }
 
@@ -121,8 +127,7 @@ export class Ledger {
   /** What is booked on an account at the servers; 0 for an account that nothing was ever booked on. */
   async balance(account: string, options?: CallOptions): Promise<bigint> {
     assertAccount(account);
-    const read = this.#servers.script(sourceOf("read"));
-    const reply = await read.run(bookKey(this.#policy.prefix, account), ["balance"], options);
+    const reply = await this.#read.run(bookKey(this.#policy.prefix, account), ["balance"], options);
     const [balance] = reply as [string | null];
     return BigInt(balance ?? 0);
   }
@@ -130,21 +135,28 @@ export class Ledger {
   /**
    * Resolves when everything added so far is booked.
    *
-   * @throws (rejects) KeylaneError of an account that cannot be booked (for example `KEYLANE_ERR_OVERFLOW`);
+   * @throws (rejects) KeylaneError of an account that cannot be booked (for example `KEYLANE_ERR_OVERFLOW`), when all others are;
    * `KEYLANE_ERR_TIMEOUT` after `timeoutMs` (default: never). Entries stay, and are booked as soon as they can be.
    */
   async flush({ timeoutMs }: { readonly timeoutMs?: number | undefined } = {}): Promise<void> {
     const fault = timeoutMs === undefined ? null : faultOfMs("timeoutMs", timeoutMs);
     if (fault !== null) throw fault;
-    const flushed = this.#spool.drained().then(() => this.#booker.flush());
+    const expiry = new AbortController();
+    const flushed = this.#spool.drained().then(() => this.#booker.flush(expiry.signal));
     if (timeoutMs === undefined) return flushed;
     let timer: NodeJS.Timeout | undefined;
     const late = new Promise<never>((_, reject) => {
-      timer = setTimeout(() => {
-        const { pending } = this.#spool;
-        const message = `ledger.flush: ${pending} entries are not booked after ${timeoutMs} ms; they are kept`;
-        reject(new KeylaneError("KEYLANE_ERR_TIMEOUT", message, { domain: this.#policy.domain, outcome: "not-sent" }));
-      }, timeoutMs);
+      timer = setTimeout(
+        () => {
+          const { pending } = this.#spool;
+          const message = `ledger.flush: ${pending} entries are not booked after ${timeoutMs} ms; they are kept`;
+          reject(
+            new KeylaneError("KEYLANE_ERR_TIMEOUT", message, { domain: this.#policy.domain, outcome: "not-sent" }),
+          );
+          expiry.abort();
+        },
+        Math.min(timeoutMs, LONGEST_MS),
+      );
     });
     flushed.catch(() => undefined);
     return Promise.race([flushed, late]).finally(() => clearTimeout(timer));
@@ -184,7 +196,7 @@ export class Ledger {
     const left = Math.max(1, timeoutMs - (performance.now() - began));
     let timer: NodeJS.Timeout | undefined;
     const late = new Promise<void>((resolve) => {
-      timer = setTimeout(resolve, left);
+      timer = setTimeout(resolve, Math.min(left, LONGEST_MS));
     });
     await Promise.race([this.#budgets.close(), late]);
     clearTimeout(timer);

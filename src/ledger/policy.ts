@@ -25,6 +25,12 @@ export interface LedgerPolicy {
   readonly leaseMs: number;
 }
 
+/** Budgets, their holders and spools in memory that nobody has touched for so long are forgotten by the servers. */
+export const IDLE_MS = 90 * 86_400_000;
+
+/** Longest time that a timer of Node's takes, in milliseconds. */
+export const LONGEST_MS = 2 ** 31 - 1;
+
 /** Sizes and pauses that are no options; tests make them smaller. */
 export interface LedgerTuning {
   /** A segment of the spool is closed at this size. */

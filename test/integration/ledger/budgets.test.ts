@@ -3,16 +3,24 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { Keylane } from "keylane";
 import type { KeylaneError } from "keylane";
-import { useC3 } from "../../support/fixtures.js";
+import { useC3, useSingle } from "../../support/fixtures.js";
 import { openLanes, rejection } from "../../support/lanes.js";
 import { ledgerOptions, makeFolder } from "../../support/ledger.js";
+import { Relay } from "../../support/relay.js";
 import { until } from "../../support/until.js";
 
 describe("budgets", () => {
   const c3 = useC3();
+  const single = useSingle();
   const options = (ledger: object): ReturnType<typeof ledgerOptions> =>
     ledgerOptions(c3.value.seeds, ledger, "cluster");
   const open = (ledger: object): Promise<Keylane> => openLanes(options(ledger)) as unknown as Promise<Keylane>;
+
+  /** Scripts that the servers have run. */
+  const scriptsRun = async (): Promise<number> => {
+    const stats = await Promise.all(c3.value.primaries.map((node) => node.command("INFO", "commandstats")));
+    return stats.reduce((sum: number, text) => sum + Number(/evalsha:calls=(\d+)/.exec(String(text))?.[1] ?? 0), 0);
+  };
 
   it("8 spenders race for 1,000,000 units: never above, and 99.9 % spent in the end", async () => {
     const LIMIT = 1_000_000n;
@@ -129,6 +137,50 @@ describe("budgets", () => {
     assert.equal(await charge("3", 0n, 6n), true);
     await ledger.flush();
     assert.equal(await ledger.balance("own"), 6n);
+  });
+
+  it("charges that wait keep their own time limits and signals, and end nobody else's", async (t) => {
+    const relay = await Relay.start(single.value.address);
+    t.after(() => relay.stop());
+    const { ledger } = (await openLanes(ledgerOptions([relay.address], { mode: "fast" }))) as unknown as Keylane;
+    const charge = (id: string, more: object = {}): Promise<{ charged: boolean }> =>
+      ledger.charge("wait", 1n, { id, budget: 100n, ...more });
+    relay.down.stall = true;
+    const given = new AbortController();
+    const first = charge("1", { signal: given.signal });
+    const second = charge("2");
+    await rejection(charge("3", { timeoutMs: 20 }), "KEYLANE_ERR_TIMEOUT", { outcome: "not-sent" });
+    given.abort();
+    await rejection(first, "KEYLANE_ERR_ABORTED", { outcome: "not-sent" });
+    relay.down.stall = false;
+    assert.equal((await second).charged, true);
+    await ledger.flush();
+    assert.equal(await ledger.balance("wait"), 1n);
+  });
+
+  it("a budget that is used up refuses all that wait by one answer", async () => {
+    const { ledger } = await open({ mode: "fast" });
+    const budget = { name: "used up", limit: 10n };
+    const charges = (turn: string, amount: bigint): Promise<boolean>[] =>
+      Array.from({ length: 500 }, async (_, n) => {
+        const { charged } = await ledger.charge("x", amount, { id: `up:${turn}:${n}`, budget });
+        return charged;
+      });
+    const first = await Promise.all(charges("1", 1n));
+    assert.equal(first.filter(Boolean).length, 10);
+    await ledger.flush();
+    const before = await scriptsRun();
+    assert.ok((await Promise.all(charges("2", 1n))).every((charged) => !charged));
+    assert.ok((await scriptsRun()) - before <= 10, `${(await scriptsRun()) - before} calls`);
+  });
+
+  it("a ledger that is closed takes nothing out of a budget", async () => {
+    const lanes = await Keylane.open(options({ mode: "fast" }));
+    const { ledger } = lanes;
+    const budget = { name: "after", limit: 10n };
+    await ledger.charge("x", 1n, { id: "after:1", budget });
+    await lanes.close();
+    await rejection(ledger.charge("x", 1n, { id: "after:2", budget }), "KEYLANE_ERR_CLOSED", { outcome: "not-sent" });
   });
 
   it("C7: servers that cannot be asked, or hold something else, charge nothing and say so", async () => {

@@ -157,6 +157,16 @@ describe("the ledger", () => {
     assert.equal(await ledger.balance("oom"), 3n);
   });
 
+  it("an account that cannot be booked keeps no other from being booked before the end", async () => {
+    await single.value.node.command("RPUSH", "rb:ledger:{stuck}", "x");
+    const lanes = await Keylane.open(options({ mode: "fast", batchSize: 1 }));
+    const { ledger } = lanes;
+    const added = Array.from({ length: 300 }, (_, n) => ledger.add("behind", 1n, { id: `${n}` }));
+    await Promise.all([ledger.add("stuck", 1n, { id: "1" }), ...added]);
+    assert.deepEqual(await lanes.close(), { lost: 1 });
+    assert.equal(await single.value.node.command("HGET", "rb:ledger:{behind}", "balance"), "300");
+  });
+
   it("accounts of any name have balances of their own", async () => {
     const { ledger } = await open();
     const names = ["a}b", "a%7db", "{", "{}", "%", "ü", "a b", "\0", "a\r\nb"];

@@ -113,6 +113,32 @@ describe("the scripts of the ledger", () => {
     );
   });
 
+  it("ids of a generation end with it, whenever the last of them came", async () => {
+    const script = lanes.value.script(sourceOf("book"));
+    const keys = bookKeys("rb:", "ends");
+    const book = (seq: number): Promise<unknown> => script.run(keys, [SPOOLS[0]!, 0, 60_000, 0, seq, `id${seq}`, "1"]);
+    await book(1);
+    await single.value.node.command("HINCRBY", keys[0], "since", -50_000);
+    await book(2);
+    const ttl = Number((await lanes.value.ttl(keys[1])) ?? (await lanes.value.ttl(keys[2])));
+    assert.ok(ttl > 50_000 && ttl <= 70_000, `${ttl}`);
+  });
+
+  it("a spool that may come back keeps its sequence number, however long it is idle", async () => {
+    const script = lanes.value.script(sourceOf("book"));
+    const keys = bookKeys("rb:", "kept");
+    const book = (spool: string, idleMs: number, id: string): Promise<unknown> =>
+      script.run(keys, [spool, 0, 60_000, idleMs, 1, id, "5"]);
+    await book(SPOOLS[0]!, 0, "1");
+    const names = (await lanes.value.command("HKEYS", keys[0])) as string[];
+    assert.ok(!names.includes(`${SPOOLS[0]}:at`));
+    await book(SPOOLS[1]!, 1, "2");
+    await single.value.node.command("DEL", keys[1], keys[2]);
+    // Its id is forgotten, and it is known all the same.
+    assert.deepEqual(await book(SPOOLS[0]!, 0, "1"), ["booked", "1"]);
+    assert.equal(await lanes.value.command("HGET", keys[0], "balance"), "10");
+  });
+
   it("P4: scripts are sent by digest; after SCRIPT FLUSH the source goes once, and nothing is booked twice", async () => {
     const script = lanes.value.script(`${sourceOf("book")}-- own`);
     const keys = bookKeys("rb:", "flushed");
