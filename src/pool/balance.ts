@@ -3,9 +3,11 @@
  * through one worker in the order they were issued. Ranges of slots, not every n-th one: a worker then talks to few nodes, and
  * its batches are long.
  */
-const SLOTS = 16_384;
 
-/** Slot → worker. */
-export function balance(workers: number): Uint16Array {
-  return Uint16Array.from({ length: SLOTS }, (_, slot) => Math.floor((slot * workers) / SLOTS));
+/** There are 2^14 slots. */
+const SLOT_BITS = 14;
+
+/** The worker, of so many, that serves a slot. */
+export function workerOf(slot: number, workers: number): number {
+  return (slot * workers) >> SLOT_BITS;
 }

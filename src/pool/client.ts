@@ -9,7 +9,7 @@ import { joinTicks, joinTurn } from "../lane/turn.js";
 import type { TurnMember } from "../lane/turn.js";
 import { native } from "../native/index.js";
 import type { Topology } from "../routing/topology.js";
-import { balance } from "./balance.js";
+import { workerOf } from "./balance.js";
 import type { Board } from "./board.js";
 import { Crates } from "./crates.js";
 import { Link } from "./link.js";
@@ -23,6 +23,8 @@ const FLUSH_OPS = 4096;
 const FLUSH_BYTES = 1 << 20;
 /** Pending longer than this (a blocked event loop): deadlines are looked at before sending. */
 const STALE_MS = 50;
+/** What waits for a worker may leave in one message, and its offsets are words of 32 bits. */
+const MOST_BYTES = 1 << 29;
 
 export class PoolClient implements OpTaker, TurnMember {
   readonly board: Board;
@@ -30,7 +32,6 @@ export class PoolClient implements OpTaker, TurnMember {
   readonly links: readonly Link[];
   readonly #bounds: LinkBounds;
   readonly #maxQueue: number;
-  readonly #workerOf: Uint16Array;
   /** Sum of the topologies' versions when the bounds were computed. */
   #versions = -1;
   #pending: PooledOp[] = [];
@@ -50,10 +51,9 @@ export class PoolClient implements OpTaker, TurnMember {
     this.lanes = configs.map((config, index) => new PooledLane(config, topologies[index]!, this));
     const [{ maxQueue, maxQueueBytes }] = configs as [LaneConfig];
     this.#maxQueue = maxQueue;
-    this.#bounds = { operations: maxQueue, bytes: maxQueueBytes };
+    this.#bounds = { operations: maxQueue, bytes: Math.min(maxQueueBytes, MOST_BYTES) };
     const crates = new Crates();
     this.links = Array.from({ length: workers }, () => new Link(crates, this.#bounds));
-    this.#workerOf = balance(workers);
   }
 
   add(op: PooledOp): void {
@@ -151,10 +151,10 @@ export class PoolClient implements OpTaker, TurnMember {
   }
 
   #linkOf(op: PooledOp, slot: number): Link {
+    const { links } = this;
     const { key } = op;
-    if (typeof key === "string") return this.links[this.#workerOf[slot]!]!;
-    if (key !== null) return this.links[this.#workerOf[native.slot(key)]!]!;
-    return this.links.find((link) => link.up) ?? this.links[0]!;
+    if (key === null) return links.find((link) => link.up) ?? links[0]!;
+    return links[workerOf(typeof key === "string" ? slot : native.slot(key), links.length)]!;
   }
 
   #expire(ops: PooledOp[], now: number): void {

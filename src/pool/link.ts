@@ -41,6 +41,8 @@ export class Link {
   /** Ids whose callers aborted, for the next message. */
   #cancelled: number[] = [];
   #waiting: PooledOp[] = [];
+  /** Bytes of what waits. */
+  #weight = 0;
   #earliest = NEVER;
   #reason = "it is being started";
   #ended = false;
@@ -68,10 +70,11 @@ export class Link {
     this.#port = port;
     port.on("message", (crate: ArrayBuffer) => this.#arrived(crate));
     port.on("close", () => {
-      if (this.#port === port) this.lose("its port was closed");
+      // Nothing more can be read from it: a closed port must not be asked.
+      if (this.#port === port) this.#abandon(port, "its port was closed");
     });
     const waiting = this.#waiting;
-    this.#waiting = [];
+    this.#wait([]);
     for (const op of waiting) this.take(op, origin);
     this.post(stamp);
   }
@@ -85,8 +88,7 @@ export class Link {
       return;
     }
     if (this.#port === null) {
-      if (this.#ended) op.lane.lost(op, this.#reason);
-      else this.#waiting.push(op);
+      this.#takeLater(op, bytes);
       return;
     }
     const id = this.#free.length > 0 ? this.#free.pop()! : this.#ops.length;
@@ -118,9 +120,49 @@ export class Link {
 
   /** The worker is gone: writes in its hands fail, reads wait for the next one. */
   lose(reason: string): void {
-    if (this.#port === null) return;
-    this.#port.removeAllListeners();
-    this.#port.close();
+    this.#drain();
+    if (this.#port !== null) this.#abandon(this.#port, reason);
+  }
+
+  /** No worker will come any more. */
+  end(reason: string): void {
+    this.#ended = true;
+    this.#reason = reason;
+    this.lose(reason);
+    for (const op of this.#waiting) if (op.state !== SETTLED) op.lane.lost(op, reason);
+    this.#wait([]);
+  }
+
+  /** Removes everything of a lane that is not settled. */
+  clear(lane: PooledLane): PooledOp[] {
+    const found = this.#waiting.filter((op) => op.lane === lane);
+    this.#wait(this.#waiting.filter((op) => op.lane !== lane));
+    for (const op of this.#ops) if (op !== undefined && op.lane === lane) found.push(op);
+    return found;
+  }
+
+  sweep(now: number): void {
+    for (const op of this.#waiting) {
+      if (op.state === SETTLED || now < op.deadline) continue;
+      if (op.attempts > 0) op.lane.lost(op, this.#reason);
+      else op.lane.expired(op, `it could not be sent before the deadline; the worker thread ended: ${this.#reason}`);
+    }
+    if (this.#waiting.length > 0) this.#wait(this.#waiting.filter((op) => op.state !== SETTLED));
+    if (now < this.#earliest + GRACE_MS) return;
+    this.#drain();
+    let earliest = NEVER;
+    for (const op of this.#ops) {
+      if (op === undefined || op.state === SETTLED) continue;
+      if (now >= op.deadline + GRACE_MS) op.lane.expired(op);
+      else if (op.deadline < earliest) earliest = op.deadline;
+    }
+    this.#earliest = earliest;
+  }
+
+  /** Closes the port and sees to what is in the worker's hands. */
+  #abandon(port: MessagePort, reason: string): void {
+    port.removeAllListeners();
+    port.close();
     this.#port = null;
     this.losses += 1;
     this.#reason = reason;
@@ -134,7 +176,7 @@ export class Link {
     const again: PooledOp[] = [];
     for (const op of had) {
       if (op === undefined || op.state === SETTLED) continue;
-      if (!op.isRead || op.attempts > 0 || this.#ended) {
+      if (!op.isRead || op.attempts > 0 || op.aborted !== null || this.#ended) {
         op.lane.lost(op, reason);
         continue;
       }
@@ -143,41 +185,22 @@ export class Link {
       op.deadline = Math.min(op.deadline, until);
       again.push(op);
     }
-    this.#waiting.unshift(...again);
+    this.#wait(again.concat(this.#waiting));
   }
 
-  /** No worker will come any more. */
-  end(reason: string): void {
-    this.#ended = true;
-    this.#reason = reason;
-    this.lose(reason);
-    for (const op of this.#waiting.splice(0)) if (op.state !== SETTLED) op.lane.lost(op, reason);
-  }
-
-  /** Removes everything of a lane that is not settled. */
-  clear(lane: PooledLane): PooledOp[] {
-    const found = this.#waiting.filter((op) => op.lane === lane);
-    this.#waiting = this.#waiting.filter((op) => op.lane !== lane);
-    for (const op of this.#ops) if (op !== undefined && op.lane === lane) found.push(op);
-    return found;
-  }
-
-  sweep(now: number): void {
-    for (const op of this.#waiting) {
-      if (op.state === SETTLED || now < op.deadline) continue;
-      if (op.attempts > 0) op.lane.lost(op, this.#reason);
-      else op.lane.expired(op, `it could not be sent before the deadline; the worker thread ended: ${this.#reason}`);
+  /** There is no worker now. */
+  #takeLater(op: PooledOp, most: number): void {
+    if (this.#ended) op.lane.lost(op, this.#reason);
+    else if (this.#weight > most) op.lane.overloaded(op);
+    else {
+      this.#weight += op.weight;
+      this.#waiting.push(op);
     }
-    if (this.#waiting.length > 0) this.#waiting = this.#waiting.filter((op) => op.state !== SETTLED);
-    if (now < this.#earliest + GRACE_MS) return;
-    this.#drain();
-    let earliest = NEVER;
-    for (const op of this.#ops) {
-      if (op === undefined || op.state === SETTLED) continue;
-      if (now >= op.deadline + GRACE_MS) op.lane.expired(op);
-      else if (op.deadline < earliest) earliest = op.deadline;
-    }
-    this.#earliest = earliest;
+  }
+
+  #wait(ops: PooledOp[]): void {
+    this.#waiting = ops;
+    this.#weight = ops.reduce((sum, { weight }) => sum + weight, 0);
   }
 
   /** Reads what has arrived already: after a turn that took long, answers may be there that only wait to be read. */

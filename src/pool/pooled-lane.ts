@@ -204,10 +204,11 @@ export class PooledLane implements Lane {
     this.#fail(op, "KEYLANE_ERR_OVERLOADED", "the queue of the worker is full");
   }
 
-  /** The worker that had it died. */
+  /** The worker that had it died, or none will come to take it. */
   lost(op: PooledOp, reason: string): void {
-    op.state = SENT;
-    this.#fail(op, "KEYLANE_ERR_WORKER_LOST", `the worker thread ended: ${reason}`);
+    if (op.attempts > 0) op.state = SENT;
+    if (op.aborted !== null) this.expired(op);
+    else this.#fail(op, "KEYLANE_ERR_WORKER_LOST", `the worker thread ended: ${reason}`);
   }
 
   // ── life ─────────────────────────────────────────────────────────────────────────────────────────────────────────
