@@ -3,6 +3,7 @@
  * that is settled in one event-loop turn in one message. A slow operation holds nobody back.
  */
 import type { MessagePort } from "node:worker_threads";
+import { KeylaneError } from "../errors.js";
 import type { DomainLane } from "../lane/lane.js";
 import { HEAD_GET, Op } from "../lane/op.js";
 import type { WireArg } from "../lane/op.js";
@@ -127,6 +128,8 @@ export class Station {
   #joined = false;
   #waited = 0;
   #closed = false;
+  /** When the request that is being read arrived. */
+  #now = 0;
   /** Operations taken and not answered. */
   pending = 0;
 
@@ -171,9 +174,9 @@ export class Station {
 
   #arrived(crate: ArrayBuffer): void {
     const request = new RequestReader(crate);
-    const now = performance.now();
     const age = elapsedMs(request.stamp, processMs());
-    const origin = Math.ceil(now) - Math.min(age, 0x3fff_ffff);
+    this.#now = Math.ceil(performance.now());
+    const origin = this.#now - Math.min(age, 0x3fff_ffff);
     for (const id of request.cancelled()) this.#aborts.get(id)?.abort();
     this.pending += request.count;
     for (let i = 0; i < request.count; i += 1) this.#take(request, origin);
@@ -190,7 +193,9 @@ export class Station {
     const lane = this.#lanes[meta >> DOMAIN_SHIFT]!;
     if (kind === OpKind.GET) {
       const deadline = origin + lane.config.commandTimeoutMs;
-      lane.submit(new StationOp(this, id, HEAD_GET, request.arg(), null, PASSES[Expect.VALUE]!, deadline), undefined);
+      const get = new StationOp(this, id, HEAD_GET, request.arg(), null, PASSES[Expect.VALUE]!, deadline);
+      if (deadline > this.#now) lane.submit(get, undefined);
+      else this.#refuse(lane, get);
       return;
     }
     const flags = (meta >> KIND_BITS) & FLAGS_MASK;
@@ -202,18 +207,33 @@ export class Station {
     const scripted = (flags & OP_SCRIPT) === 0 ? 0 : 1;
     const rest = request.args(count - 1 - scripted);
     const script = scripted === 1 ? String(request.arg()) : null;
-    const signal = (flags & OP_CANCELLABLE) === 0 ? undefined : this.#abortable(id);
+    const shape = kind === OpKind.CALL ? PASSES[extra]! : PASSES[Expect.ANY]!;
+    const deadline = timeoutMs === 0 ? NEVER : origin + timeoutMs;
+    const op = new StationOp(this, id, head, first, rest, shape, deadline);
+    if (deadline <= this.#now) {
+      this.#refuse(lane, op);
+      return;
+    }
+    // A blocking command ends with its caller, else it would take what nobody receives.
+    const abortable = kind === OpKind.BLOCK || (flags & OP_CANCELLABLE) !== 0;
+    const signal = abortable ? this.#abortable(id) : undefined;
     if (kind === OpKind.BLOCK) {
-      const options = { buffers: (flags & OP_BUFFERS) !== 0, timeoutMs: timeoutMs || undefined, signal };
+      const leftMs = deadline === NEVER ? undefined : deadline - this.#now;
+      const options = { buffers: (flags & OP_BUFFERS) !== 0, timeoutMs: leftMs, signal };
       void this.#block(id, lane.block(String(first), rest ?? [], extra, options));
       return;
     }
-    const shape = kind === OpKind.CALL ? PASSES[extra]! : PASSES[Expect.ANY]!;
-    const op = new StationOp(this, id, head, first, rest, shape, timeoutMs === 0 ? NEVER : origin + timeoutMs);
     op.script = script;
     if (kind === OpKind.TRANSACTION) op.block = transactionBlock(extra);
     if (kind === OpKind.LOAD) this.#load(lane, op, signal);
     else lane.submit(op, signal);
+  }
+
+  /** The deadline passed while the request waited for this thread. */
+  #refuse({ config }: DomainLane, { id, command }: StationOp): void {
+    const message = `${command}: it could not be sent before the deadline`;
+    const { domain } = config;
+    this.failed(id, new KeylaneError("KEYLANE_ERR_TIMEOUT", message, { command, domain, outcome: "not-sent" }));
   }
 
   async #block(id: number, call: Promise<Reply>): Promise<void> {
@@ -272,10 +292,9 @@ export class Station {
 
   #post(): void {
     this.#joined = false;
-    if (this.#closed) return;
     this.#untold = 0;
     const crate = this.#answers.finish(this.#taken);
-    this.#port.postMessage(crate, [crate]);
+    if (!this.#closed) this.#port.postMessage(crate, [crate]);
   }
 }
 

@@ -4,7 +4,7 @@ import { describe, it } from "node:test";
 
 import { useSingle } from "../../support/fixtures.js";
 import { openLanes, rejection } from "../../support/lanes.js";
-import { WAYS, endWorker, runningWorkers } from "../../support/pool/workers.js";
+import { WAYS, endWorker, runningWorkers, stallWorker } from "../../support/pool/workers.js";
 import { Stub } from "../../support/stub.js";
 import { nextEvent, until, within } from "../../support/until.js";
 
@@ -98,6 +98,31 @@ describe("W3: a worker dies with work in hand", () => {
     lanes.destroy();
     const codes = await Promise.all(calls);
     assert.deepEqual([...new Set(codes)].toSorted(), ["KEYLANE_ERR_CLOSED", "KEYLANE_ERR_WORKER_LOST"]);
+  });
+});
+
+describe("a worker that stands still", () => {
+  it("what timed out on its way to a worker is not sent later; the others are", async (t) => {
+    const stub = await Stub.start({ cluster: false });
+    t.after(() => stub.stop());
+    stub.answer("INCRBY", () => 1).answer("GET", () => "v");
+    const lanes = await openLanes(single(stub.address));
+    await stallWorker(runningWorkers()[0]!);
+    const late = [
+      lanes.incrBy("n", 1, { timeoutMs: 50 }),
+      lanes.get("n", { timeoutMs: 50 }),
+      lanes.command("BLPOP", "n", 0, { timeoutMs: 50 }),
+    ];
+    const patient = lanes.incrBy("m");
+    for (const call of late) await rejection(call, "KEYLANE_ERR_TIMEOUT");
+    assert.equal(await patient, 1);
+    assert.deepEqual(
+      stub.calls("INCRBY").map(({ args }) => String(args[1])),
+      ["m"],
+    );
+    assert.equal(stub.calls("GET").length + stub.calls("BLPOP").length, 0);
+    assert.equal(await lanes.get("n"), "v");
+    assert.equal(lanes.stats().domains["all"]!.pending, 0);
   });
 });
 

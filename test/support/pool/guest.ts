@@ -10,7 +10,7 @@ export interface GuestData {
 
 /** A method of keylane and its arguments. */
 export interface GuestAsk {
-  readonly call: "get" | "set" | "incrBy" | "peek" | "close" | "stats";
+  readonly call: "get" | "set" | "incrBy" | "command" | "peek" | "close" | "stats";
   readonly args: readonly unknown[];
 }
 

@@ -4,7 +4,7 @@
  */
 import threads, { BroadcastChannel, type Worker, type WorkerOptions } from "node:worker_threads";
 import { fileURLToPath } from "node:url";
-import { FAULTS, type Fault } from "./fault.js";
+import { FAULTS, type Fault, type Stall } from "./fault.js";
 
 /** Ways for a thread to end. */
 export const WAYS = ["throw", "exit", "heap", "terminate"] as const;
@@ -41,4 +41,17 @@ export async function endWorker(worker: Worker, how: Way): Promise<void> {
     channel.close();
   }
   await gone;
+}
+
+/** Has a thread stand still for a moment. Resolves when it does. */
+export async function stallWorker({ threadId }: Worker): Promise<void> {
+  const channel = new BroadcastChannel(FAULTS);
+  const stalled = new Promise<void>((resolve) => {
+    channel.addEventListener("message", (event) => {
+      if ((event as unknown as { data: Partial<Stall> }).data.stalled === threadId) resolve();
+    });
+  });
+  channel.postMessage({ threadId, how: "stall" } satisfies Fault);
+  await stalled;
+  channel.close();
 }
