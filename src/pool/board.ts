@@ -1,6 +1,6 @@
 /**
  * What workers count, where every thread can read it: one SharedArrayBuffer a pool. The invariant: each word has one writer, the
- * worker of its block; counts go on growing when another worker takes the place of a dead one.
+ * worker of its block, or, when that is dead, the pool's host; counts go on growing when another worker takes its place.
  *
  * ```text
  * blocks   [ worker 0, domain 0 | worker 0, domain 1 | … | worker 1, domain 0 | … ]
@@ -38,15 +38,18 @@ export class Board {
     const counts = this.#counts(worker, domain);
     const nodes = this.#nodes(worker, domain);
     const before = Float64Array.from(counts);
+    // Written at once, so that nobody sees a node missing meanwhile.
+    const fresh = new Int32Array(nodes.length);
     return (lane) => {
       const stats: Counted = { ...lane.counts, ...lane.fleet.traffic() };
       for (const [at, name] of COUNTS.entries()) counts[at] = before[at]! + stats[name];
-      nodes.fill(0);
+      fresh.fill(0);
       for (const node of lane.fleet.live()) {
         const state = node.state === "connecting" || node.state === "ready" ? node.state : "down";
         const row = [STATES.indexOf(state), node.ring.size, node.waiting.length];
-        if (node.state !== "closed") nodes.set(row, node.index * NODE_WORDS);
+        if (node.state !== "closed") fresh.set(row, node.index * NODE_WORDS);
       }
+      nodes.set(fresh);
     };
   }
 

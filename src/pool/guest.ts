@@ -11,7 +11,8 @@ import { processMs } from "./protocol.js";
 export class PoolGuest {
   readonly #port: MessagePort;
   readonly #client: PoolClient;
-  #missing: Set<number>;
+  /** Workers that no link has led to yet. */
+  readonly #missing: Set<number>;
 
   constructor(port: MessagePort, client: PoolClient) {
     this.#port = port;
@@ -53,7 +54,6 @@ export class PoolGuest {
       link.lose(delivery.lost);
       return;
     }
-    link.lose("it was replaced");
     link.open(delivery.port, processMs(), Math.floor(performance.now()));
     this.#missing.delete(delivery.worker);
   }

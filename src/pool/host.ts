@@ -35,8 +35,10 @@ export class PoolHost implements SeatOwner {
   readonly #client: PoolClient;
   readonly #listener: PoolListener;
   readonly #seats: readonly Seat[];
+  /** Ports of all handles given away; and of these, where a thread has joined. */
+  readonly #invited = new Set<MessagePort>();
   readonly #guests = new Set<MessagePort>();
-  /** `domain node` → workers connected to it. */
+  /** `node domain` → workers connected to it. A domain's name may hold spaces. */
   readonly #connected = new Map<string, Set<number>>();
   readonly #versions = new Map<string, number>();
   readonly #told = new Map<string, number>();
@@ -62,12 +64,17 @@ export class PoolHost implements SeatOwner {
     return opened;
   }
 
-  /** What one more thread needs to use the pool. */
+  /** What one more thread needs to use the pool. @throws KeylaneError `KEYLANE_ERR_CLOSED` when it has ended */
   invite(): PoolHandle {
+    if (this.#ended) throw new KeylaneError("KEYLANE_ERR_CLOSED", "keylane is closed");
     const { port1, port2 } = new MessageChannel();
-    this.#guests.add(port1);
-    port1.on("close", () => this.#guests.delete(port1));
+    this.#invited.add(port1);
+    port1.on("close", () => {
+      this.#invited.delete(port1);
+      this.#guests.delete(port1);
+    });
     port1.once("message", () => {
+      this.#guests.add(port1);
       for (const seat of this.#seats) this.#deliver(port1, seat);
     });
     port1.unref();
@@ -114,8 +121,8 @@ export class PoolHost implements SeatOwner {
     this.#client.board.vacate(index);
     for (const guest of this.#guests) guest.postMessage({ worker: index, lost: reason } satisfies Delivery);
     for (const [place, workers] of this.#connected) {
-      const [domain, node] = place.split(" ") as [string, string];
-      if (workers.has(index)) this.#disconnected(index, domain, node, reason);
+      const space = place.indexOf(" ");
+      if (workers.has(index)) this.#disconnected(index, place.slice(space + 1), place.slice(0, space), reason);
     }
     if (this.#opening !== null) {
       this.#opening.reject(error);
@@ -164,6 +171,7 @@ export class PoolHost implements SeatOwner {
   #deliver(guest: MessagePort, seat: Seat): void {
     const { port1, port2 } = new MessageChannel();
     if (seat.serve(port2)) guest.postMessage({ worker: seat.index, port: port1 } satisfies Delivery, [port1]);
+    else port1.close();
   }
 
   #end(): void {
@@ -172,13 +180,12 @@ export class PoolHost implements SeatOwner {
   }
 
   #dismiss(): void {
-    for (const guest of this.#guests) guest.close();
-    this.#guests.clear();
+    for (const port of this.#invited) port.close();
   }
 
   /** A node is up for the process when the first worker has a connection, and down when the last has lost its own. */
   #isConnected(worker: number, domain: string, node: string): void {
-    const place = `${domain} ${node}`;
+    const place = `${node} ${domain}`;
     const workers = this.#connected.get(place) ?? new Set();
     this.#connected.set(place, workers.add(worker));
     const state = "ready";
@@ -187,7 +194,7 @@ export class PoolHost implements SeatOwner {
   }
 
   #disconnected(worker: number, domain: string, node: string, reason: string): void {
-    const place = `${domain} ${node}`;
+    const place = `${node} ${domain}`;
     const workers = this.#connected.get(place);
     if (connectChannel.hasSubscribers) connectChannel.publish({ domain, node, state: "down", reason });
     if (workers !== undefined && !workers.delete(worker)) return;
@@ -199,8 +206,8 @@ export class PoolHost implements SeatOwner {
   #isNew(what: string): boolean {
     const now = performance.now();
     for (const [old, at] of this.#told) if (now - at > SAME_MS) this.#told.delete(old);
-    const known = this.#told.has(what);
+    if (this.#told.has(what)) return false;
     this.#told.set(what, now);
-    return !known;
+    return true;
   }
 }

@@ -1,7 +1,7 @@
 /**
  * One worker's place in the pool. A seat has one worker at a time, started through piscina, and another one when it dies: at
- * once the first time, then with growing pauses until one has served for a while. The invariant: every worker started is ended,
- * and nothing is sent to one that is not open.
+ * once when it had served for a while, else with growing pauses. The invariant: every worker started is ended, and nothing is
+ * sent to one that is not open.
  */
 import { MessageChannel } from "node:worker_threads";
 import type { MessagePort } from "node:worker_threads";
@@ -12,8 +12,6 @@ import type { Notice, Order, WorkerJob } from "./worker.js";
 /** A worker that served for so long, in milliseconds, was no failure: the next one is started at once. */
 const STEADY_MS = 1000;
 const LONGEST_PAUSE_MS = 2000;
-/** A piscina worker may have so many tasks; ours are the one that lasts. */
-const TASKS = 4;
 
 /** Who has the seat. */
 export interface SeatOwner {
@@ -33,7 +31,8 @@ export class Seat {
   #piscina: Piscina | null = null;
   #control: MessagePort | null = null;
   #open = false;
-  #began = 0;
+  /** When it opened. */
+  #since = 0;
   #failures = 0;
   #timer: NodeJS.Timeout | undefined;
   #ended = false;
@@ -53,8 +52,6 @@ export class Seat {
       filename: this.#owner.program,
       minThreads: 0,
       maxThreads: 1,
-      maxQueue: 1,
-      concurrentTasksPerWorker: TASKS,
       atomics: "disabled",
       recordTiming: false,
     });
@@ -62,7 +59,6 @@ export class Seat {
     this.#piscina = piscina;
     this.#control = control;
     this.#fault = null;
-    this.#began = performance.now();
     control.on("message", (notice: Notice) => this.#heard(notice));
     // The task is rejected by the same error, unless the thread ends before it has taken the task.
     let error: Error | null = null;
@@ -86,17 +82,16 @@ export class Seat {
 
   /** Has the worker settle everything and end. Resolves when its thread is gone, after `withinMs` by force. */
   async stop(withinMs: number): Promise<void> {
-    const piscina = this.#piscina;
     const control = this.#control;
     this.#ended = true;
-    clearTimeout(this.#timer);
-    if (piscina === null || control === null) return;
-    let timer: NodeJS.Timeout | undefined;
-    const late = new Promise<void>((resolve) => (timer = setTimeout(resolve, withinMs)));
-    const done = new Promise<void>((resolve) => control.once("close", resolve));
-    control.postMessage({ stop: true } satisfies Order);
-    await Promise.race([done, late]);
-    clearTimeout(timer);
+    if (control !== null) {
+      let timer: NodeJS.Timeout | undefined;
+      const late = new Promise<void>((resolve) => (timer = setTimeout(resolve, withinMs)));
+      const done = new Promise<void>((resolve) => control.once("close", resolve));
+      control.postMessage({ stop: true } satisfies Order);
+      await Promise.race([done, late]);
+      clearTimeout(timer);
+    }
     this.destroy();
     await Promise.all(this.#gone);
   }
@@ -110,7 +105,9 @@ export class Seat {
 
   #heard(notice: Notice): void {
     if (notice.tell === "open") {
+      if (this.#ended) return;
       this.#open = true;
+      this.#since = performance.now();
       this.#owner.opened(this);
     } else if (notice.tell === "failed") this.#fault = KeylaneError.from(notice.error);
     else this.#owner.heard(this, notice);
@@ -119,6 +116,8 @@ export class Seat {
   /** The worker of `piscina` is gone; what it leaves is cleared away, once. */
   #empty(piscina: Piscina, cause: Error): void {
     if (this.#piscina !== piscina) return;
+    const steady = this.#open && performance.now() - this.#since > STEADY_MS;
+    this.#failures = steady ? 0 : this.#failures + 1;
     this.#piscina = null;
     this.#open = false;
     this.#control!.removeAllListeners("message");
@@ -128,7 +127,6 @@ export class Seat {
     this.#gone.add(gone);
     void gone.then(() => this.#gone.delete(gone));
     const error = this.#fault ?? this.#faultOf(cause);
-    this.#failures = performance.now() - this.#began > STEADY_MS ? 0 : this.#failures + 1;
     this.#owner.emptied(this, error);
     if (this.#ended) return;
     const pause = this.#failures === 0 ? 0 : Math.min(LONGEST_PAUSE_MS, 50 * 2 ** (this.#failures - 1));

@@ -98,15 +98,21 @@ export async function work(
     for (const [domain, lane] of lanes.entries()) publishers[domain]!(lane);
   };
   const timer = setInterval(publish, PUBLISH_MS).unref();
+  let over = false;
   const stopped = new Promise<void>((resolve) => {
+    const stop = (): void => {
+      over = true;
+      resolve();
+    };
     control.on("message", (order: Order) => {
       if ("serve" in order) serve(order.serve);
-      else resolve();
+      else stop();
     });
-    control.on("close", resolve);
+    control.on("close", stop);
   });
   try {
     await Promise.race([Promise.all(lanes.map((lane) => lane.open())), stopped]);
+    if (over) return;
     companion?.opened();
     publish();
     tell({ tell: "open" });

@@ -7,7 +7,7 @@ import type { Keylane, OpenOptions } from "keylane";
 
 import type { SandboxNode } from "keylane/sandbox";
 import { useC3, useSingle } from "../../support/fixtures.js";
-import { openLanes, rejection } from "../../support/lanes.js";
+import { openLanes, rejection, thrown } from "../../support/lanes.js";
 import type { GuestAsk } from "../../support/pool/guest.js";
 import { endWorker, runningWorkers } from "../../support/pool/workers.js";
 import { rawCommand } from "../../support/raw.js";
@@ -24,8 +24,8 @@ async function guest(t: TestContext, lanes: Keylane<never>, via: "own" | "pool")
   await within(once(thread, "message"), 10_000, "attach");
   const ask = async (call: GuestAsk["call"], ...args: unknown[]): Promise<unknown> => {
     thread.postMessage({ call, args } satisfies GuestAsk);
-    const [answer] = (await once(thread, "message")) as [{ value?: unknown; code?: string }];
-    return answer.code ?? answer.value;
+    const [answer] = (await once(thread, "message")) as [{ value?: unknown; code?: string; outcome?: string }];
+    return answer.code === undefined ? answer.value : `${answer.code} ${answer.outcome}`;
   };
   return { thread, ask };
 }
@@ -79,14 +79,45 @@ describe("threads on one pool", () => {
   it("a guest's calls survive the death of a worker, and fail when the pool is closed", async (t) => {
     const lanes = await open();
     const { ask } = await guest(t, lanes, "pool");
-    for (const worker of runningWorkers().slice(0, 2)) {
-      const { threadId } = worker;
-      if (threadId > 0 && worker.listenerCount("message") > 0) await endWorker(worker, "exit");
-    }
+    const workers = runningWorkers();
+    assert.equal(workers.length, 2);
+    for (const worker of workers) await endWorker(worker, "exit");
     for (let at = 0; at < 20; at += 1) assert.equal(await ask("set", `p:${at}`, "again"), true);
     await lanes.close();
-    assert.equal(await ask("set", "p:1", "late"), "KEYLANE_ERR_WORKER_LOST");
+    assert.match(String(await ask("set", "p:1", "late")), /^KEYLANE_ERR_WORKER_LOST/);
+    assert.equal(await ask("set", "p:1", "later"), "KEYLANE_ERR_WORKER_LOST not-sent");
     assert.deepEqual(await ask("close"), { lost: 0 });
+    thrown(() => lanes.handle({ via: "pool" }), "KEYLANE_ERR_CLOSED");
+  });
+
+  it("a blocking command ends with the guest that waits for it, and takes nothing", async (t) => {
+    const lanes = await open();
+    const { thread, ask } = await guest(t, lanes, "pool");
+    const node = cluster.value.primaries.find(({ address }) => address === lanes.route("p:queue").node)!;
+    const blocked = async (): Promise<number> => Number((await node.info("clients")).get("blocked_clients"));
+    void ask("command", "BLPOP", "p:queue", 0);
+    await until(async () => (await blocked()) === 1);
+    await thread.terminate();
+    await until(async () => (await blocked()) === 0, { what: "nobody is blocked any more" });
+    assert.equal(await lanes.command("RPUSH", "p:queue", "x"), 1);
+    assert.equal(await lanes.command("LLEN", "p:queue"), 1);
+  });
+
+  it("a handle that was given before a worker was replaced leads to each worker once", async (t) => {
+    const lanes = await open({ threads: 1 });
+    const { port } = lanes.handle({ via: "pool" }).pool!;
+    t.after(() => port.close());
+    await endWorker(runningWorkers()[0]!, "exit");
+    assert.equal(await lanes.set("p:1" as never, "v" as never), true, "there is another worker");
+    const deliveries: { worker: number }[] = [];
+    port.on("message", (delivery: { worker: number }) => deliveries.push(delivery));
+    port.postMessage("join");
+    await until(() => deliveries.length > 0);
+    await new Promise(setImmediate);
+    assert.deepEqual(
+      deliveries.map((delivery) => [delivery.worker, "port" in delivery]),
+      [[0, true]],
+    );
   });
 });
 
