@@ -455,9 +455,9 @@ export class DomainLane implements Lane, NodeOwner, OutboxOwner, Detours, Keeper
     if (fault !== null) this.#refuse(op, "KEYLANE_ERR_TOO_LARGE", fault);
     else if (signal?.aborted === true) this.#refuse(op, "KEYLANE_ERR_ABORTED", "the caller aborted", signal.reason);
     else {
-      const abort = (reason: unknown): void =>
-        this.#fail(op, "KEYLANE_ERR_ABORTED", "the caller aborted", null, reason);
-      if (signal !== undefined) watchSignal(op, signal, abort);
+      if (signal !== undefined) {
+        watchSignal(op, signal, (reason) => this.#fail(op, "KEYLANE_ERR_ABORTED", "the caller aborted", null, reason));
+      }
       this.#accept(op);
     }
   }
