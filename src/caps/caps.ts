@@ -48,7 +48,7 @@ export class Caps {
     this.#desk = domain === null ? null : new Desk(domain, options.onError, this.#counts, home.degraded);
     this.#denials = new Denials(region, domain?.lane.config.index ?? 0);
     this.#floors = domain === null ? null : new Floors(domain.lane.topology);
-    this.#keys = new KeyCaps(home, this.#counts);
+    this.#keys = new KeyCaps(home, this.#desk, this.#counts);
   }
 
   /**

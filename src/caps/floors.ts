@@ -19,6 +19,8 @@ const PER_CAP = 4;
 /** Age beyond which a decision is not used. */
 const SEEN_MS = 60_000;
 const SLOTS = 16_384;
+/** Users whose counts wait to be raised; the oldest leave first. */
+const MAX_USERS = 65_536;
 
 interface Floor {
   used: number;
@@ -132,7 +134,10 @@ export class Floors {
       if (caps === 0) pending.delete(user);
       if (now - this.#at(at + 2) > SEEN_MS || !moved.has(this.#at(at + 1))) continue;
       let floors = pending.get(user);
-      if (floors === undefined) pending.set(user, (floors = new Map()));
+      if (floors === undefined) {
+        if (pending.size >= MAX_USERS) pending.delete(pending.keys().next().value!);
+        pending.set(user, (floors = new Map()));
+      }
       for (let i = 0; i < caps; i += 1) this.#merge(floors, at + HEAD + PER_CAP * i);
     }
     this.#pending = pending.size > 0 ? pending : null;

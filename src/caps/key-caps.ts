@@ -24,7 +24,9 @@ export class KeyCaps {
   readonly #denials: Denials;
   readonly #desks = new Map<Domain, Desk>();
 
-  constructor(home: CapsHome, counts: Counts) {
+  /** `desk` is the one of the users' caps: an outage of its nodes is one for both. */
+  constructor(home: CapsHome, desk: Desk | null, counts: Counts) {
+    if (desk !== null) this.#desks.set(desk.domain, desk);
     this.#home = home;
     this.#counts = counts;
     this.#denials = new Denials(home.region, home.domain?.lane.config.index ?? 0);
