@@ -9,6 +9,7 @@ import type { Entry } from "./entry.js";
 import { spoolFault } from "./fault.js";
 import { ACCOUNT_TOTAL, ENTRY, FRAME_HEAD, frameAt, nextFrame, readRecord, recordKind, recordLength } from "./frame.js";
 import { Line, placeOf } from "./line.js";
+import { segmentName } from "./segment.js";
 
 /** A segment's file. */
 export interface SegmentFile {
@@ -34,7 +35,7 @@ export interface Scanned {
   readonly rest: Buffer;
 }
 
-const SEGMENT_NAME = /^(\d{10})\.spool$/;
+const SEGMENT_NAME = /^\d{10}\.spool$/;
 export const IDENTITY = "spool.json";
 
 /**
@@ -45,18 +46,15 @@ export const IDENTITY = "spool.json";
 export function scanFolder(folder: string, visit: (entry: Entry) => void = () => undefined): Scanned {
   const id = readIdentity(folder);
   const names = namesIn(folder).filter((name) => SEGMENT_NAME.test(name));
-  const numbers = names.map((name) => Number(SEGMENT_NAME.exec(name)![1])).toSorted((a, b) => a - b);
+  const numbers = names.map((name) => Number.parseInt(name, 10)).toSorted((a, b) => a - b);
   if (id === null && numbers.length > 0) throw spoolFault(folder, `it has segments and no ${IDENTITY}`);
   const scan = new Scan(visit);
   const segments: SegmentFile[] = [];
-  let rest = Buffer.alloc(0);
+  let rest: Buffer = Buffer.alloc(0);
   for (const [index, number] of numbers.entries()) {
-    const path = join(
-      folder,
-      names.find((name) => Number(SEGMENT_NAME.exec(name)![1]) === number)!,
-    );
+    const path = join(folder, segmentName(number));
     if (index > 0 && number !== numbers[index - 1]! + 1) throw spoolFault(path, "the segment before it is missing");
-    const bytes = readFileSync(path);
+    const bytes = bytesOf(path);
     const size = scan.segment(number, path, bytes, index === 0);
     if (size < bytes.length) {
       if (index < numbers.length - 1) throw spoolFault(path, `it is damaged at byte ${size}`);
@@ -73,6 +71,14 @@ function namesIn(folder: string): string[] {
     return readdirSync(folder);
   } catch (error) {
     throw spoolFault(folder, "it cannot be read", error);
+  }
+}
+
+function bytesOf(path: string): Buffer {
+  try {
+    return readFileSync(path);
+  } catch (error) {
+    throw spoolFault(path, "it cannot be read", error);
   }
 }
 

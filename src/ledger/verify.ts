@@ -4,9 +4,10 @@
  *   all that the spool acknowledged = what the servers booked of it + duplicates they dropped + what waits
  *   the balance                     = what all spools booked on the account
  *
- * A process may go on writing meanwhile: what differs is looked at again before it counts.
+ * A process may go on writing meanwhile: what differs, or cannot be read, is looked at again before it counts.
  */
 import { setTimeout as sleep } from "node:timers/promises";
+import { KeylaneError } from "../errors.js";
 import { bookKey } from "./keys.js";
 import { scanFolder } from "./scan.js";
 
@@ -51,12 +52,16 @@ export async function verifyLedger(
   prefix: string,
   read: (key: string) => Promise<Book>,
 ): Promise<Verification> {
-  let result = await look(folder, prefix, read);
-  for (let looks = 1; looks < LOOKS && result.differences.length > 0; looks += 1) {
+  for (let looks = 1; ; looks += 1) {
+    try {
+      const result = await look(folder, prefix, read);
+      if (result.differences.length === 0 || looks === LOOKS) return result;
+    } catch (error) {
+      // The owner may have removed a segment since its name was read.
+      if (looks === LOOKS || !(error instanceof KeylaneError && error.code === "KEYLANE_ERR_SPOOL")) throw error;
+    }
     await sleep(PAUSE_MS);
-    result = await look(folder, prefix, read);
   }
-  return result;
 }
 
 async function look(folder: string, prefix: string, read: (key: string) => Promise<Book>): Promise<Verification> {
