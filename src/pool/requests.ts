@@ -142,7 +142,8 @@ function measure(arg: WireArg): number {
 
 function writeEach(args: readonly WireArg[], lengths: Int32Array, target: Buffer): void {
   let at = 0;
-  for (const [i, arg] of args.entries()) {
+  for (let i = 0; i < args.length; i += 1) {
+    const arg = args[i]!;
     if (typeof arg === "string") target.utf8Write(arg, at);
     else target.set(arg, at);
     at += lengths[i]! >> 1;
