@@ -1,7 +1,7 @@
 /** One question to the script, from the call until its answer. */
 import { native } from "../native/index.js";
 import type { CallOptions } from "../types.js";
-import type { Desk } from "./desk.js";
+import type { Decider } from "./decider.js";
 import type { Plan } from "./plan.js";
 import type { Place } from "./replicas.js";
 
@@ -9,7 +9,7 @@ import type { Place } from "./replicas.js";
 export type Operation = "c" | "t" | "r" | "m";
 
 export class Ask {
-  readonly desk: Desk;
+  readonly decider: Decider;
   readonly op: Operation;
   readonly user: string;
   readonly key: string;
@@ -26,7 +26,7 @@ export class Ask {
   again = false;
 
   constructor(
-    desk: Desk,
+    decider: Decider,
     op: Operation,
     user: string,
     key: string,
@@ -35,7 +35,7 @@ export class Ask {
     lifeMs: number,
     options: CallOptions,
   ) {
-    this.desk = desk;
+    this.decider = decider;
     this.op = op;
     this.user = user;
     this.key = key;

@@ -15,8 +15,8 @@ import { Ask } from "./ask.js";
 import type { Operation } from "./ask.js";
 import { Denials } from "./denials.js";
 import type { UserDenials } from "./denials.js";
-import { Desk, noDecision } from "./desk.js";
-import type { Counts } from "./desk.js";
+import { Decider, noDecision } from "./decider.js";
+import type { Counts } from "./decider.js";
 import { Floors } from "./floors.js";
 import type { CapsHome } from "./home.js";
 import { KeyCaps } from "./key-caps.js";
@@ -34,7 +34,7 @@ export class Caps {
   readonly #home: CapsHome;
   readonly #planner = new Planner();
   readonly #counts: Counts = { allowed: 0, denied: 0, cached: 0, degraded: 0, repaired: 0 };
-  readonly #desk: Desk | null;
+  readonly #decider: Decider | null;
   readonly #denials: Denials;
   readonly #floors: Floors | null;
   readonly #keys: KeyCaps;
@@ -45,10 +45,10 @@ export class Caps {
   constructor(home: CapsHome) {
     this.#home = home;
     const { domain, region, options } = home;
-    this.#desk = domain === null ? null : new Desk(domain, options.onError, this.#counts, home.degraded);
+    this.#decider = domain === null ? null : new Decider(domain, options.onError, this.#counts, home.degraded);
     this.#denials = new Denials(region, domain?.lane.config.index ?? 0);
     this.#floors = domain === null ? null : new Floors(domain.lane.topology);
-    this.#keys = new KeyCaps(home, this.#desk, this.#counts);
+    this.#keys = new KeyCaps(home, this.#decider, this.#counts);
   }
 
   /**
@@ -126,11 +126,11 @@ export class Caps {
       const denial = mayKnow ? this.#known(this.#denials.find(user), plan, id) : null;
       if (denial !== null) return Promise.resolve(denial);
       assertText("user", user, MAX_USER);
-      const desk = this.#ready();
+      const decider = this.#ready();
       const key = this.#keyOf(user);
       const shared = mayKnow ? this.#known(this.#denials.fetch(user, key), plan, id) : null;
       if (shared !== null) return Promise.resolve(shared);
-      return this.#ask(new Ask(desk, op, user, key, plan, id ?? "", lifeMs, options));
+      return this.#ask(new Ask(decider, op, user, key, plan, id ?? "", lifeMs, options));
     } catch (error) {
       return Promise.reject(error as Error);
     }
@@ -143,24 +143,24 @@ export class Caps {
   }
 
   #ask(ask: Ask): Promise<CapsResult> {
-    const { desk, user, key, plan, slot } = ask;
+    const { decider, user, key, plan, slot } = ask;
     ask.ticket = this.#denials.ticket(key);
     ask.sent = this.#denials.now;
     this.#floors!.look(ask.sent);
     ask.floors = this.#floors!.of(user, plan);
-    if (this.#home.options.strict) ask.place = desk.replicas.place(slot);
+    if (this.#home.options.strict) ask.place = decider.replicas.place(slot);
     return this.#send(ask);
   }
 
   #send(ask: Ask): Promise<CapsResult> {
-    return ask.desk.run(DECIDE, this.#words(ask), ask.options).then(
+    return ask.decider.run(DECIDE, this.#words(ask), ask.options).then(
       (reply) => this.#landed(ask, reply),
-      (error: unknown) => ask.desk.failed(ask.slot, error),
+      (error: unknown) => ask.decider.failed(ask.slot, error),
     );
   }
 
   #landed(ask: Ask, reply: Reply): CapsResult | Promise<CapsResult> {
-    const { desk, op, user, plan, slot } = ask;
+    const { decider, op, user, plan, slot } = ask;
     const end = HEAD_WORDS + CAP_WORDS * plan.length;
     const answered = isDecision(reply, end);
     if (answered && reply[0] === Status.OTHER_TIME && !ask.again) {
@@ -168,9 +168,9 @@ export class Caps {
       this.#offsetMs = reply[1]! - Date.now();
       return this.#send(ask);
     }
-    if (!answered || reply[0] === Status.OTHER_TIME) return desk.failed(slot, noDecision(desk.domain));
+    if (!answered || reply[0] === Status.OTHER_TIME) return decider.failed(slot, noDecision(decider.domain));
     if (reply[0] === Status.OTHER_CAPS) throw otherCaps();
-    desk.answered(slot);
+    decider.answered(slot);
     this.#counts.repaired += reply.at(-1)!;
     if (ask.floors !== null) this.#floors!.raised(user, plan);
     const result: CapsResult = {
@@ -192,11 +192,11 @@ export class Caps {
     return result;
   }
 
-  async #confirm({ desk, slot }: Ask, place: Place, result: CapsResult): Promise<CapsResult> {
+  async #confirm({ decider, slot }: Ask, place: Place, result: CapsResult): Promise<CapsResult> {
     try {
-      await desk.replicas.confirmed(slot, place);
+      await decider.replicas.confirmed(slot, place);
     } catch (error) {
-      return desk.failed(slot, error);
+      return decider.failed(slot, error);
     }
     this.#counts.allowed += 1;
     return result;
@@ -209,18 +209,18 @@ export class Caps {
     assertText("id", options.id, MAX_TEXT);
     assertText("user", user, MAX_USER);
     assertLimits(options);
-    const desk = this.#ready();
+    const decider = this.#ready();
     const key = this.#keyOf(user);
     const send = (now: number): Promise<Reply> => {
       const words = ["1", key, op, options.id, markOf(plan), String(plan.length)];
       for (const cap of plan) words.push(cap.field, cap.window(now));
-      return desk.run(UNDO, words, options);
+      return decider.run(UNDO, words, options);
     };
     this.#denials.drop(user, key);
     try {
       let reply = await send(Date.now() + this.#offsetMs);
       if (isDecision(reply, HEAD_WORDS) && reply[0] === Status.OTHER_TIME) reply = await send(reply[1]!);
-      if (!isDecision(reply, HEAD_WORDS) || reply[0] === Status.OTHER_TIME) throw noDecision(desk.domain);
+      if (!isDecision(reply, HEAD_WORDS) || reply[0] === Status.OTHER_TIME) throw noDecision(decider.domain);
       if (reply[0] === Status.OTHER_CAPS) throw otherCaps();
       return reply[0] === Status.ALLOWED;
     } finally {
@@ -242,8 +242,8 @@ export class Caps {
     return words;
   }
 
-  #ready(): Desk {
-    if (this.#desk !== null) return this.#desk;
+  #ready(): Decider {
+    if (this.#decider !== null) return this.#decider;
     const message = 'caps: no domain has the prefix "fc:"; name the one that holds them: caps: { domain }';
     throw new KeylaneError("KEYLANE_ERR_OPTIONS", message);
   }

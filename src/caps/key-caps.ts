@@ -7,8 +7,8 @@ import { assertKey, badArgument, faultOfMs } from "../lane/arguments.js";
 import { native } from "../native/index.js";
 import type { Reply } from "../types.js";
 import { Denials } from "./denials.js";
-import { Desk, noDecision } from "./desk.js";
-import type { Counts } from "./desk.js";
+import { Decider, noDecision } from "./decider.js";
+import type { Counts } from "./decider.js";
 import type { CapsHome } from "./home.js";
 import { MAX_TEXT, PlannedCap, assertLimit, assertText, assertWindow } from "./plan.js";
 import { CAP_WORDS, HEAD_WORDS, Status, isDecision, statesOf } from "./reply.js";
@@ -22,11 +22,11 @@ export class KeyCaps {
   readonly #home: CapsHome;
   readonly #counts: Counts;
   readonly #denials: Denials;
-  readonly #desks = new Map<Domain, Desk>();
+  readonly #deciders = new Map<Domain, Decider>();
 
-  /** `desk` is the one of the users' caps: an outage of its nodes is one for both. */
-  constructor(home: CapsHome, desk: Desk | null, counts: Counts) {
-    if (desk !== null) this.#desks.set(desk.domain, desk);
+  /** `decider` is the one of the users' caps: an outage of its nodes is one for both. */
+  constructor(home: CapsHome, decider: Decider | null, counts: Counts) {
+    if (decider !== null) this.#deciders.set(decider.domain, decider);
     this.#home = home;
     this.#counts = counts;
     this.#denials = new Denials(home.region, home.domain?.lane.config.index ?? 0);
@@ -47,7 +47,7 @@ export class KeyCaps {
       const known =
         signal?.aborted === true ? null : (this.#denials.find(key) ?? this.#denials.fetch(key, NAMESPACE + key));
       const denial = known === null ? null : known.answer(plan, id ?? "", this.#denials.now);
-      if (denial === null) return this.#ask(this.#deskOf(key), key, plan, cap);
+      if (denial === null) return this.#ask(this.#deciderOf(key), key, plan, cap);
       this.#counts.cached += 1;
       return Promise.resolve(denial);
     } catch (error) {
@@ -55,23 +55,23 @@ export class KeyCaps {
     }
   }
 
-  async #ask(desk: Desk, key: string, plan: PlannedCap[], cap: KeyCap): Promise<CapsResult> {
+  async #ask(decider: Decider, key: string, plan: PlannedCap[], cap: KeyCap): Promise<CapsResult> {
     const { id, limit, windowMs } = cap;
     const keys = id === undefined ? ["1", key] : ["2", key, this.#markKey(key, id)];
     const slot = native.slot(key);
     const ticket = this.#denials.ticket(NAMESPACE + key);
     const sent = this.#denials.now;
-    const place = this.#home.options.strict ? desk.replicas.place(slot) : null;
+    const place = this.#home.options.strict ? decider.replicas.place(slot) : null;
     let figures: number[];
     try {
-      const send = (): Promise<Reply> => desk.run(KEY, [...keys, String(limit), String(windowMs)], cap);
-      const reply = await desk.domain.write([key], send);
-      if (!isDecision(reply, HEAD_WORDS + CAP_WORDS - 1)) throw noDecision(desk.domain);
+      const send = (): Promise<Reply> => decider.run(KEY, [...keys, String(limit), String(windowMs)], cap);
+      const reply = await decider.domain.write([key], send);
+      if (!isDecision(reply, HEAD_WORDS + CAP_WORDS - 1)) throw noDecision(decider.domain);
       figures = reply;
-      desk.answered(slot);
-      if (place !== null && figures[0] === Status.ALLOWED) await desk.replicas.confirmed(slot, place);
+      decider.answered(slot);
+      if (place !== null && figures[0] === Status.ALLOWED) await decider.replicas.confirmed(slot, place);
     } catch (error) {
-      return desk.failed(slot, error);
+      return decider.failed(slot, error);
     }
     const allowed = figures[0] !== Status.DENIED;
     if (allowed) this.#counts.allowed += 1;
@@ -82,14 +82,14 @@ export class KeyCaps {
     return { allowed, caps: statesOf(plan, figures), source: "redis" };
   }
 
-  #deskOf(key: string): Desk {
+  #deciderOf(key: string): Decider {
     const domain = this.#home.domainOf(key);
-    let desk = this.#desks.get(domain);
-    if (desk === undefined) {
-      desk = new Desk(domain, this.#home.options.onError, this.#counts, this.#home.degraded);
-      this.#desks.set(domain, desk);
+    let decider = this.#deciders.get(domain);
+    if (decider === undefined) {
+      decider = new Decider(domain, this.#home.options.onError, this.#counts, this.#home.degraded);
+      this.#deciders.set(domain, decider);
     }
-    return desk;
+    return decider;
   }
 
   /** The key that remembers an id: same prefix and slot as the counter. */

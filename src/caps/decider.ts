@@ -39,7 +39,7 @@ export interface Counts {
   repaired: number;
 }
 
-export class Desk {
+export class Decider {
   readonly domain: Domain;
   readonly replicas: Replicas;
   readonly #onError: "allow" | "deny" | "throw";
