@@ -14,6 +14,7 @@ import { KeylaneError } from "../errors.js";
 import type { Script } from "../lane/script.js";
 import { Auditor } from "./auditor.js";
 import type { Entry } from "./entry.js";
+import { spoolFault } from "./fault.js";
 import { Flushes } from "./flushes.js";
 import { bookKeys } from "./keys.js";
 import type { Line } from "./line.js";
@@ -55,6 +56,8 @@ export class Booker {
   readonly #flushes = new Flushes();
   #timer: NodeJS.Timeout | null = null;
   readonly #ticker: NodeJS.Timeout;
+  /** The servers know of entries that the spool does not hold. */
+  #foreign = false;
   #closed = false;
   readonly #ending = new AbortController();
 
@@ -208,6 +211,7 @@ export class Booker {
       this.duplicates += 1;
       this.onDuplicate(entry);
     }
+    if (seq > line.last && !this.#foreign) this.#tellForeign(line);
     line.reached = Math.max(line.reached, seq);
     line.width = line.width === Infinity ? Infinity : line.width * 2;
     if (line.width > this.#policy.batchSize) line.width = Infinity;
@@ -218,6 +222,13 @@ export class Booker {
     this.#spool.settle(line, line.booked, booked, false);
     line.booked = booked;
     this.#flushes.booked(line, seq);
+  }
+
+  /** Two folders with one name: what one of them books makes the other's older entries look booked. Told once. */
+  #tellForeign({ account }: Line): void {
+    this.#foreign = true;
+    const what = `the servers have booked entries of account ${JSON.stringify(account)} that it does not hold; was it copied?`;
+    this.#servers.tell(spoolFault(this.#policy.directory ?? "in memory", what));
   }
 
   #failed(line: Line, error: KeylaneError): void {

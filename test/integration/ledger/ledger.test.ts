@@ -1,5 +1,6 @@
 /** The ledger on real servers: exact sums, ids, arguments, order, and what happens when it ends. */
 import assert from "node:assert/strict";
+import { cpSync } from "node:fs";
 import { describe, it } from "node:test";
 import { Keylane } from "keylane";
 import type { KeylaneError } from "keylane";
@@ -187,6 +188,23 @@ describe("the ledger", () => {
     await second.ledger.add("left", 1n, { id: "3" });
     assert.deepEqual(await second.close(), { lost: 0 });
     assert.equal(await single.value.node.command("HGET", "rb:ledger:{left}", "balance"), "2");
+  });
+
+  it("a folder that was copied while its ledger went on is told", async () => {
+    const [directory, copy] = [makeFolder(), makeFolder()];
+    for (const id of ["1", "2"]) {
+      const lanes = await Keylane.open(options({ directory }));
+      await lanes.ledger.add("copied", 1n, { id });
+      await lanes.ledger.flush();
+      await lanes.close();
+      if (id === "1") cpSync(directory, copy, { recursive: true });
+    }
+    const lanes = await open({ directory: copy });
+    const [error] = (await nextEvent(lanes, "error")) as [KeylaneError];
+    assert.equal(error.code, "KEYLANE_ERR_SPOOL");
+    assert.match(error.message, /entries of account "copied" that it does not hold/);
+    await lanes.ledger.flush();
+    assert.equal(await lanes.ledger.balance("copied"), 2n);
   });
 
   it("options are checked; without them there is no ledger", async () => {
