@@ -115,7 +115,8 @@ export class Keylane<Domains = Record<string, object>> extends EventEmitter<Keyl
    * options, so options that hold functions (`natMap`, callbacks of `tls`) cannot be passed. With `via: "pool"` it serves one
    * thread, holds a port, `handle.pool.port`, which must be in the transfer list, and lets that thread use this one's workers.
    *
-   * @throws KeylaneError `KEYLANE_ERR_ARGUMENT` for `via: "pool"` where this thread opened no pool
+   * @throws KeylaneError for `via: "pool"`: `KEYLANE_ERR_ARGUMENT` where this thread opened no pool, `KEYLANE_ERR_CLOSED`
+   * after `close`
    */
   handle({ via = "own" }: { readonly via?: "own" | "pool" } = {}): KeylaneHandle {
     return this.#instance.handle(via);

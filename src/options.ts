@@ -4,7 +4,7 @@
  */
 import type { ConnectionOptions } from "node:tls";
 import type { CachePolicy } from "./cache/policy.js";
-import type { CapsPolicy } from "./caps/home.js";
+import type { CapsPolicy } from "./caps/policy.js";
 import type { LaneConfig, NatMap } from "./lane/config.js";
 import type { LedgerPolicy } from "./ledger/policy.js";
 import type { FallbackSpec } from "./native/types.js";
@@ -142,7 +142,10 @@ export interface OpenOptions {
   readonly maxRedirections?: number;
   /** Calls in flight or waiting, per node; past that `KEYLANE_ERR_OVERLOADED`. Default 65,536. */
   readonly maxQueue?: number;
-  /** Bytes a node's socket may hold back before calls are refused. Default 64 MiB. */
+  /**
+   * Bytes a node's socket may hold back before calls are refused; with `threads` also those that wait for a worker (there at
+   * most 512 MiB). Default 64 MiB.
+   */
   readonly maxQueueBytes?: number;
   /** Longest key. At least 12,288, default 1 MiB. */
   readonly maxKeyBytes?: number;

@@ -18,7 +18,7 @@ import type { UserDenials } from "./denials.js";
 import { Decider, noDecision } from "./decider.js";
 import type { Counts } from "./decider.js";
 import { Floors } from "./floors.js";
-import type { CapsHome } from "./home.js";
+import type { CapsHome } from "./policy.js";
 import { KeyCaps } from "./key-caps.js";
 import { MAX_TEXT, MAX_USER, Planner, assertText, markOf } from "./plan.js";
 import type { Plan } from "./plan.js";

@@ -9,7 +9,7 @@ import type { Reply } from "../types.js";
 import { Denials } from "./denials.js";
 import { Decider, noDecision } from "./decider.js";
 import type { Counts } from "./decider.js";
-import type { CapsHome } from "./home.js";
+import type { CapsHome } from "./policy.js";
 import { MAX_TEXT, PlannedCap, assertLimit, assertText, assertWindow } from "./plan.js";
 import { CAP_WORDS, HEAD_WORDS, Status, isDecision, statesOf } from "./reply.js";
 import { KEY } from "./scripts.js";

@@ -29,6 +29,8 @@ import { Calls } from "./calls.js";
 
 /** How long the workers may take to settle what `close` could not wait for, in milliseconds. */
 const STOP_MS = 200;
+/** A longer timer would fire at once. */
+const LONGEST_TIMER_MS = 2 ** 31 - 1;
 const WORKER_PROGRAM = fileURLToPath(new URL("./worker.js", import.meta.url));
 
 /** What is told to the user as events. */
@@ -133,7 +135,7 @@ export class Instance {
     this.store?.close();
     let timer: NodeJS.Timeout | undefined;
     const late = new Promise<void>((resolve) => {
-      timer = setTimeout(resolve, timeoutMs);
+      timer = setTimeout(resolve, Math.min(timeoutMs, LONGEST_TIMER_MS));
     });
     const unbooked = this.#ledger === null ? 0 : await this.#closeLedger(this.#ledger, timeoutMs);
     await Promise.race([Promise.all(this.#lanes.map((lane) => lane.drained())), late]);

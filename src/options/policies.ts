@@ -1,6 +1,6 @@
 /** Parts of the options as the layers below take them: lanes, cache policies, caps, the ledger, the fallback. */
 import type { CachePolicy } from "../cache/policy.js";
-import type { CapsPolicy } from "../caps/home.js";
+import type { CapsPolicy } from "../caps/policy.js";
 import type { LaneConfig } from "../lane/config.js";
 import type { LedgerPolicy } from "../ledger/policy.js";
 import type { FallbackSpec } from "../native/types.js";
