@@ -13,6 +13,8 @@
  * only under the lock word; a record of a node that left the cluster is reused with a new generation, never while a slot
  * word names it. Readers that keep a node's address compare generations.
  */
+import { elapsed, processMs } from "../shared/clock.js";
+
 const SLOTS = 16_384;
 const MAX_NODES = 512;
 const HEADER_WORDS = 16;
@@ -330,14 +332,4 @@ export class Topology {
 /** Byte offset of a record's host (0) or server name (1). */
 function textAt(index: number, which: 0 | 1): number {
   return TEXTS_AT + (index * 2 + which) * TEXT_BYTES;
-}
-
-/** Milliseconds of the monotonic clock that all threads of the process share, as a positive 31-bit number that wraps. */
-function processMs(): number {
-  return Number((process.hrtime.bigint() / 1_000_000n) & 0x7fff_ffffn);
-}
-
-/** From one `processMs` to a later one, across a wrap (every 24.8 days of uptime). */
-function elapsed(from: number, to: number): number {
-  return (to - from) & 0x7fff_ffff;
 }

@@ -3,14 +3,15 @@
  * invariant: a reader sees one published set as a whole, and that a newer one is there costs it one plain read to know.
  *
  * ```text
- * words    [ version | bytes of half 0 | bytes of half 1 | 13 unused ]
+ * words    [ version | bytes of half 0 | bytes of half 1 | distrusted until, of domains ≡ 0 … 12 (mod 13) ]
  * halves   [ half 0: JSON ] [ half 1: JSON ]      set number v lies in half v mod 2
- * entry    [ key, domain, cached, [ replica, … ] ]
+ * entry    [ key, domain, cached, [ replica, … ], [ its node, … ] ]
  * ```
  * The writer fills the half that is not read and counts the version up. A reader copies its half and then adds 0 to the
  * version: an atomic that writes is ordered behind the copy on every processor, a load alone is not. Unless the version is the
  * one it began with, the copy is made again.
  */
+import { later, processMs, remaining } from "./clock.js";
 
 /** A key that all threads treat as hot. */
 export interface HotEntry {
@@ -21,6 +22,8 @@ export interface HotEntry {
   readonly cached: boolean;
   /** Full names of the keys that hold copies of its value; empty for none. */
   readonly replicas: readonly string[];
+  /** Index in the domain's topology of the node that each of them was put on: elsewhere they are not read. */
+  readonly homes: readonly number[];
 }
 
 /** Most keys in the set. */
@@ -32,6 +35,8 @@ const WORDS_BYTES = WORDS * 4;
 const SET_BYTES = WORDS_BYTES + 2 * HALF_BYTES;
 const VERSION = 0;
 const LENGTHS = 1;
+const DISTRUST = 3;
+const DISTRUST_WORDS = WORDS - DISTRUST;
 
 const encoder = new TextEncoder();
 
@@ -48,6 +53,26 @@ export class HotSet {
     this.buffer = buffer;
     this.#words = new Int32Array(buffer, 0, WORDS);
     this.#bytes = Buffer.from(buffer, WORDS_BYTES);
+  }
+
+  /** Grows with every set published. One plain read. */
+  get version(): number {
+    return this.#words[VERSION]!;
+  }
+
+  /** Keeps all threads from reading a domain's replicas for `forMs`: one may hold an older value than was acknowledged. */
+  distrust(domain: number, forMs: number): void {
+    Atomics.store(this.#words, DISTRUST + (domain % DISTRUST_WORDS), later(processMs(), forMs));
+  }
+
+  /** Whether replicas of a domain may be read now. */
+  trusts(domain: number): boolean {
+    const word = DISTRUST + (domain % DISTRUST_WORDS);
+    const until = this.#words[word]!;
+    if (until === 0) return true;
+    if (remaining(until, processMs()) > 0) return false;
+    Atomics.compareExchange(this.#words, word, until, 0);
+    return true;
   }
 
   /** Number of keys now. */
@@ -76,9 +101,11 @@ export class HotSet {
     const room = this.#bytes.subarray(half * HALF_BYTES, (half + 1) * HALF_BYTES);
     let length = 0;
     let count = 0;
-    for (const { key, domain, cached, replicas } of entries) {
+    for (const { key, domain, cached, replicas, homes } of entries) {
       if (count === MAX_HOT_KEYS) break;
-      const text = encoder.encode(`${count === 0 ? "[" : ","}${JSON.stringify([key, domain, cached, replicas])}`);
+      const text = encoder.encode(
+        `${count === 0 ? "[" : ","}${JSON.stringify([key, domain, cached, replicas, homes])}`,
+      );
       if (length + text.length >= room.length) break;
       room.set(text, length);
       length += text.length;
@@ -114,6 +141,6 @@ export class HotSet {
 const CLOSE = 0x5d;
 
 function parsed(text: string): ReadonlyMap<string, HotEntry> {
-  const rows: [string, number, boolean, string[]][] = JSON.parse(text);
-  return new Map(rows.map(([key, domain, cached, replicas]) => [key, { key, domain, cached, replicas }]));
+  const rows: [string, number, boolean, string[], number[]][] = JSON.parse(text);
+  return new Map(rows.map(([key, domain, cached, replicas, homes]) => [key, { key, domain, cached, replicas, homes }]));
 }

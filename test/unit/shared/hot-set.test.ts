@@ -6,12 +6,14 @@ import { Worker } from "node:worker_threads";
 
 import { HotSet, MAX_HOT_KEYS } from "#dist/shared/hot-set.js";
 import type { HotEntry } from "#dist/shared/hot-set.js";
+import { until } from "../../support/until.js";
 
 const entry = (key: string, replicas: readonly string[] = []): HotEntry => ({
   key,
   domain: 0,
   cached: true,
   replicas,
+  homes: replicas.map((_, at) => at),
 });
 
 test("a set is read as it was published, by every view of its memory", () => {
@@ -20,8 +22,8 @@ test("a set is read as it was published, by every view of its memory", () => {
   assert.equal(reader.size, 0);
   assert.equal(reader.find("up:1"), undefined);
   const published = [
-    { key: "up:1", domain: 0, cached: true, replicas: [] },
-    { key: 'up:"\\ \ud83d\ude00\n', domain: 2, cached: false, replicas: ["a{x}", "b{y}"] },
+    { key: "up:1", domain: 0, cached: true, replicas: [], homes: [] },
+    { key: 'up:"\\ \ud83d\ude00\n', domain: 2, cached: false, replicas: ["a{x}", "b{y}"], homes: [4, 511] },
   ];
   assert.equal(writer.publish(published), 2);
   assert.deepEqual([...reader.entries()], published);
@@ -60,7 +62,7 @@ test("a thread that reads while another publishes sees whole sets only, and the 
       const set = new HotSet(workerData);
       for (let n = 1; n <= 4000; n += 1) {
         const size = 1 + n % 200;
-        set.publish(Array.from({ length: size }, (_, at) => ({ key: "key" + at, domain: n, cached: n % 2 === 0, replicas: [String(size)] })));
+        set.publish(Array.from({ length: size }, (_, at) => ({ key: "key" + at, domain: n, cached: n % 2 === 0, replicas: [String(size)], homes: [n] })));
       }
       parentPort.postMessage("done");
     });`;
@@ -84,10 +86,24 @@ test("a thread that reads while another publishes sees whole sets only, and the 
         key: `key${at}`,
         domain: last,
         cached: last % 2 === 0,
+        homes: [last],
         replicas: [String(read.length)],
       });
     }
   }
   assert.ok(sets > 1);
   assert.equal((await done)[0], 0);
+});
+
+test("a domain's replicas are not trusted for a while, by any view; others' are", async () => {
+  const set = new HotSet();
+  const other = new HotSet(set.buffer);
+  assert.equal(other.trusts(1), true);
+  set.distrust(1, 300);
+  assert.equal(other.trusts(1), false);
+  assert.equal(set.trusts(1), false);
+  assert.equal(other.trusts(0), true);
+  assert.equal(other.trusts(2), true);
+  await until(() => other.trusts(1));
+  assert.equal(set.trusts(1), true);
 });
