@@ -13,8 +13,9 @@ import type { OpenLanes } from "./demo/ads.js";
 import { audit } from "./demo/audit.js";
 import { PHASES, type Phase } from "./demo/phases.js";
 import { type Limits, load, play } from "./demo/play.js";
-import { type PhaseResult, closing, isClean, openTicker, whole, writeJson } from "./demo/report.js";
+import { type PhaseResult, closing, isClean, openTicker, writeJson } from "./demo/report.js";
 import { type Traffic, traceTraffic, zipfTraffic } from "./demo/traffic.js";
+import { whole } from "./table.js";
 
 const DEFAULT_SECONDS = 20;
 

@@ -8,9 +8,10 @@ import { Command } from "commander";
 import { KeylaneError } from "../errors.js";
 import { registerDemo } from "./demo.js";
 import { registerDev } from "./dev.js";
+import { registerHotkeys } from "./hotkeys.js";
 import { registerLedger } from "./ledger.js";
 
-const COMMANDS = [registerDemo, registerDev, registerLedger];
+const COMMANDS = [registerDemo, registerDev, registerHotkeys, registerLedger];
 
 const manifest = JSON.parse(readFileSync(new URL("../../package.json", import.meta.url), "utf8")) as {
   version: string;

@@ -2,6 +2,7 @@
 import { writeFile } from "node:fs/promises";
 import progress from "cli-progress";
 import type { NativeInfo } from "../../native/index.js";
+import { align, whole } from "../table.js";
 import type { Audit } from "./audit.js";
 import type { Second, Tally } from "./play.js";
 
@@ -114,11 +115,6 @@ export async function writeJson(file: string, run: Run): Promise<void> {
   await writeFile(file, `${JSON.stringify(report, null, 2)}\n`);
 }
 
-/** Digits in groups of three. */
-export function whole(n: number): string {
-  return Math.round(n).toLocaleString("en-US");
-}
-
 function lineOf(second: Second): string {
   const shares = [...second.shares].map(([domain, share]) => `${domain} ${percent(share)}`);
   return [
@@ -158,12 +154,4 @@ function shareOf(tally: Tally, domain: string): number {
 
 function percent(share: number): string {
   return `${(share * 100).toFixed(1)} %`;
-}
-
-/** Columns padded to their widest cell; the first is set left, the others right. */
-function align(rows: readonly (readonly string[])[]): string[] {
-  const widths = rows[0]!.map((_, column) => Math.max(...rows.map((row) => row[column]!.length)));
-  return rows.map((row) =>
-    row.map((cell, column) => (column === 0 ? cell.padEnd(widths[0]!) : cell.padStart(widths[column]!))).join("   "),
-  );
 }
