@@ -23,6 +23,8 @@ export type { Script } from "./lane/script.js";
 export type { Transaction } from "./lane/transaction.js";
 export type { KeylaneHandle, PoolHandle } from "./shared/handle.js";
 export type { RegionHandle } from "./shared/region.js";
+export { keylaneMetrics } from "./metrics/metrics.js";
+export type { KeylaneMetrics, MetricsOptions, MetricsSource } from "./metrics/metrics.js";
 export { nativeInfo } from "./native/index.js";
 export { valueOf } from "./types.js";
 export type {
