@@ -7,8 +7,11 @@ import type { CachePolicy } from "./cache/policy.js";
 import type { CapsPolicy } from "./caps/policy.js";
 import type { LaneConfig, NatMap } from "./lane/config.js";
 import type { LedgerPolicy } from "./ledger/policy.js";
+import type { HotKeysPolicy } from "./hotkeys/policy.js";
+import type { HotKeyRules, HotKeysOptions } from "./hotkeys/types.js";
 import type { FallbackSpec } from "./native/types.js";
 import { fault } from "./options/fault.js";
+import { hotKeysOf } from "./options/hot-keys.js";
 import { capsOf, fallbackOf, laneConfig, ledgerOf, policyOf } from "./options/policies.js";
 import { schema } from "./options/schema.js";
 import type { CodecName, ScaleReads } from "./types.js";
@@ -56,11 +59,13 @@ export interface DomainOptions {
   readonly connectionName?: string;
   /** Shared cache of the domain. */
   readonly cache?: CacheOptions;
+  /** What differs for its hot keys; `false`: they are not looked for. */
+  readonly hotKeys?: HotKeyRules | false;
 }
 
 /** How a domain is cached. Times in milliseconds, sizes in bytes. */
 export interface CacheOptions {
-  /** `all`: every key read; `hot`: only keys that `warm` brought in; `off` (default). */
+  /** `all`: every key read; `hot`: only hot keys, and those that `warm` brought in; `off` (default). */
   readonly mode?: "all" | "hot" | "off";
   /** Longest life of a cached value; never beyond the key's own. Default 60,000. */
   readonly ttlMs?: number;
@@ -126,6 +131,8 @@ export interface OpenOptions {
   readonly caps?: CapsOptions;
   /** Billing. */
   readonly ledger?: LedgerOptions;
+  /** Hot keys; `false`: they are not looked for, and nothing is counted. Default: on. */
+  readonly hotKeys?: HotKeysOptions | false;
   /** Worker threads that hold the connections, at most 64. Default 0: they live in the calling thread. */
   readonly threads?: number;
   /** Deadline of a call that names none. Default 1,000. */
@@ -165,6 +172,8 @@ export interface Resolved {
   readonly caps: CapsPolicy;
   /** Null without the option. */
   readonly ledger: LedgerPolicy | null;
+  /** Null when hot keys are not looked for. */
+  readonly hotKeys: HotKeysPolicy | null;
 }
 
 /** Validates. Throws `KEYLANE_ERR_OPTIONS` with the path of every fault. */
@@ -205,9 +214,10 @@ export function resolveOptions(options: OpenOptions): Resolved {
     fallback: fallbackOf(given.fallback, indexOf),
     cacheBytes: given.cacheBytes,
     threads: given.threads,
-    policies: names.map((name) => policyOf(given.domains[name]!.cache, name)),
+    policies: names.map((name) => policyOf(given, name)),
     caps: capsOf(given, indexOf),
     ledger: ledgerOf(given, indexOf),
+    hotKeys: hotKeysOf(given),
   };
 }
 

@@ -5,12 +5,22 @@
  *
  * Plain reads of the proof and clock words are enough: a stale read is a delay of visibility, never a wrong proof.
  */
+import type { HitCounts } from "../shared/hit-counts.js";
 import type { SharedRegion } from "../shared/region.js";
 
 /** Hits beyond this make no difference to eviction (`HIT_CAP` of the Rust table). */
 const HIT_CAP = 3;
 /** Most entries held; the oldest leave first (the region still has them). */
 const MAX_ENTRIES = 65_536;
+/**
+ * Hits of an entry that are told together, as one; the rest waits for more. That keeps what counting costs a hit below its
+ * share of a call, also when hits spread over many keys.
+ */
+const TOLD_HITS = 32;
+/** Entries that are told together. */
+const TOLD_ENTRIES = 256;
+/** Hits are counted from here when nobody is told. */
+const UNTOLD = -0x3fff_ffff;
 
 class LocalEntry {
   value: unknown;
@@ -18,6 +28,8 @@ class LocalEntry {
   proof: number;
   /** When to ask the region again, on its clock. */
   check: number;
+  /** Hits that the counters of hot keys have not been told. */
+  untold = 0;
 
   constructor(value: unknown, index: number, proof: number, check: number) {
     this.value = value;
@@ -37,9 +49,16 @@ export class LocalCache {
   readonly #hitWords: Int32Array;
   readonly #words: Int32Array;
   readonly #clock: number;
+  readonly #counts: HitCounts | null;
+  /** Entries with hits to be told, and their keys. */
+  readonly #hit: LocalEntry[] = [];
+  readonly #hitKeys: string[] = [];
   #closed = false;
 
-  constructor({ proofs, hits, words, clock }: SharedRegion) {
+  /** `counts` hears of the hits of keys, if anybody does. */
+  constructor({ proofs, hits, words, clock }: SharedRegion, counts: HitCounts | null) {
+    this.#counts = counts;
+    if (counts !== null) counts.gather = () => this.#tell(counts);
     this.#proofs = proofs;
     this.#hitWords = hits;
     this.#words = words;
@@ -55,6 +74,7 @@ export class LocalCache {
     // Counted up to what eviction looks at, so that the line stays shared between cores.
     if (this.#hitWords[index]! < HIT_CAP) this.#hitWords[index]! += 1;
     this.hits += 1;
+    if ((entry.untold += 1) === TOLD_HITS) this.#gather(entry, key);
     return entry.value;
   }
 
@@ -70,6 +90,28 @@ export class LocalCache {
     }
     if (this.#entries.size >= MAX_ENTRIES) this.#entries.delete(this.#oldest.next().value!);
     this.#entries.set(key, new LocalEntry(value, index, proof, check));
+  }
+
+  #gather(entry: LocalEntry, key: string): void {
+    const counts = this.#counts;
+    if (counts === null) {
+      entry.untold = UNTOLD;
+      return;
+    }
+    this.#hitKeys.push(key);
+    if (this.#hit.push(entry) === TOLD_ENTRIES) this.#tell(counts);
+    else counts.soon();
+  }
+
+  #tell(counts: HitCounts): void {
+    const hit = this.#hit;
+    for (let at = 0; at < hit.length; at += 1) {
+      const entry = hit[at]!;
+      counts.add(this.#hitKeys[at]!, entry.untold);
+      entry.untold = 0;
+    }
+    hit.length = 0;
+    this.#hitKeys.length = 0;
   }
 
   /** Answers nothing any more. */

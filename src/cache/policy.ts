@@ -1,6 +1,6 @@
 /** How a domain is cached; resolved from its options at open. Times in milliseconds. */
 export interface CachePolicy {
-  /** `all`: every key read; `hot`: only keys that were admitted (`warm`). */
+  /** `all`: every key read; `hot`: only keys that are hot, and those that `warm` brought in. */
   readonly mode: "all" | "hot";
   /** Longest life in the cache; never beyond the key's own. */
   readonly ttlMs: number;
@@ -8,6 +8,8 @@ export interface CachePolicy {
   readonly refreshAfterMs: number;
   /** Life of "there is no such key". */
   readonly negativeTtlMs: number;
+  /** With `hot`: longest life of a key that is there because it is hot. */
+  readonly hotTtlMs: number;
   readonly maxValueBytes: number;
   /** How long past its expiry a value may be answered while its node cannot be reached; 0 never. */
   readonly staleIfErrorMs: number;

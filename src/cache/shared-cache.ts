@@ -30,6 +30,9 @@ import {
   INFO_WORDS,
 } from "../native/cache-types.js";
 import { native } from "../native/index.js";
+import type { HitCounts } from "../shared/hit-counts.js";
+import type { HotSet } from "../shared/hot-set.js";
+import type { HotShare } from "../shared/hot-share.js";
 import type { SharedRegion } from "../shared/region.js";
 import type { Key } from "../types.js";
 import { Load } from "./load.js";
@@ -61,6 +64,10 @@ export class SharedCache implements LoadTarget {
   };
   readonly #copy = (value: unknown): unknown => copyOf(value, this.#codec);
   readonly #outages: Outages;
+  /** Where answers are counted; null when they are not. */
+  readonly #hits: HitCounts | null;
+  /** The keys to be cached when only hot ones are; null when the mode is another, or nothing finds them. */
+  readonly #hot: HotSet | null;
   #closed = false;
   readonly #forOthers: LoadTarget = {
     decode: () => undefined,
@@ -80,12 +87,15 @@ export class SharedCache implements LoadTarget {
     region: SharedRegion,
     local: LocalCache,
     policy: CachePolicy,
+    hot: HotShare | null,
     stale: (reason: string) => void,
   ) {
     this.#lane = lane;
     this.#region = region;
     this.#local = local;
     this.policy = policy;
+    this.#hits = hot?.counts ?? null;
+    this.#hot = policy.mode === "hot" && hot !== null ? hot.set : null;
     this.#codec = lane.codec;
     this.#domain = lane.config.index;
     this.#flights = new SingleFlight(region, lane.config.domain, lane.config.commandTimeoutMs);
@@ -98,7 +108,10 @@ export class SharedCache implements LoadTarget {
       const value = this.#local.get(key);
       if (value !== undefined) return value;
     }
-    return this.#closed ? undefined : this.#lookup(key, 0);
+    if (this.#closed) return undefined;
+    const value = this.#lookup(key, 0);
+    if (value !== undefined) this.#hits?.add(key, 1);
+    return value;
   }
 
   /** The value: cached, or loaded by the one caller of the process that is elected to. */
@@ -116,7 +129,8 @@ export class SharedCache implements LoadTarget {
       const stale = this.#outages.any ? this.#staleDuring(key) : undefined;
       if (stale !== undefined) return Promise.resolve(stale);
     }
-    if (this.#bypassed) return this.#lane.call(HEAD_GET, ownKey(key), null, null, limits);
+    if (this.#bypasses(key)) return this.#lane.call(HEAD_GET, ownKey(key), null, null, limits);
+    this.#hits?.add(key, 1);
     return this.#excuse(key, this.#load(key, limits, "load"));
   }
 
@@ -158,9 +172,16 @@ export class SharedCache implements LoadTarget {
 
   // ── misses ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
-  /** Whether values that are not cached go past the cache. */
-  get #bypassed(): boolean {
-    return this.#closed || this.policy.mode === "hot";
+  /** Whether a key's value, when it is not cached, goes past the cache. */
+  #bypasses(key: Key): boolean {
+    return this.#closed || (this.policy.mode === "hot" && !this.#isHot(key));
+  }
+
+  /** Whether a key is cached because it is hot. */
+  #isHot(key: Key): boolean {
+    if (this.#hot === null || this.#hot.size === 0) return false;
+    const text = typeof key === "string" ? key : Buffer.from(key.buffer, key.byteOffset, key.length).toString();
+    return this.#hot.find(text)?.cached === true;
   }
 
   #miss(key: string): Promise<unknown> {
@@ -168,7 +189,8 @@ export class SharedCache implements LoadTarget {
       const stale = this.#staleDuring(key);
       if (stale !== undefined) return Promise.resolve(stale);
     }
-    if (this.#bypassed) return this.#lane.get(key);
+    if (this.#bypasses(key)) return this.#lane.get(key);
+    this.#hits?.add(key, 1);
     const flight = this.#flights.joined(key) ?? this.#flights.run(key, this.#loader);
     return this.#excuse(key, flight.join(this.#copy));
   }
@@ -195,7 +217,9 @@ export class SharedCache implements LoadTarget {
 
   #stale(key: Key): unknown {
     const value = this.#lookup(key, this.policy.staleIfErrorMs);
-    if (value !== undefined) this.#publish("stale", null, null);
+    if (value === undefined) return undefined;
+    this.#hits?.add(key, 1);
+    this.#publish("stale", null, null);
     return value;
   }
 
@@ -284,7 +308,7 @@ export class SharedCache implements LoadTarget {
   /** The life of a value is its `ttlMs`, at most the key's `lifeMs`; null for an absent key. `info` tells where it is. */
   #keep({ key, ticket, began }: Load, bytes: Buffer | null, lifeMs: number, feeder: number): boolean {
     if (this.#closed) return false;
-    const { ttlMs, negativeTtlMs, refreshAfterMs, maxValueBytes } = this.policy;
+    const { negativeTtlMs, maxValueBytes } = this.policy;
     if (bytes !== null && bytes.length > maxValueBytes) {
       this.invalidate(key);
       return false;
@@ -292,8 +316,18 @@ export class SharedCache implements LoadTarget {
     const { session, words, clock } = this.#region;
     const left = lifeMs - ((words[clock]! - began) | 0);
     if (left <= 0) return false;
+    const { ttlMs, refreshMs } = this.#livesOf(key);
     const life = bytes === null ? negativeTtlMs : Math.min(ttlMs, left);
-    return session.store(key, bytes, life, refreshAfterMs, feeder, this.#domain, ticket, info) === CacheStored.KEPT;
+    return session.store(key, bytes, life, refreshMs, feeder, this.#domain, ticket, info) === CacheStored.KEPT;
+  }
+
+  /** A hot key lives shorter than others, and is loaded anew before it ends, so that its hits never all miss at once. */
+  #livesOf(key: WireArg): { readonly ttlMs: number; readonly refreshMs: number } {
+    const { ttlMs, refreshAfterMs, hotTtlMs } = this.policy;
+    if (!this.#isHot(key)) return { ttlMs, refreshMs: refreshAfterMs };
+    const hotMs = Math.min(ttlMs, hotTtlMs);
+    const half = hotMs >> 1;
+    return { ttlMs: hotMs, refreshMs: refreshAfterMs === 0 ? half : Math.min(half, refreshAfterMs) };
   }
 
   otherwise(rows: ReplyRows): unknown {

@@ -6,6 +6,7 @@ import { cacheCore, nativeInfo } from "../native/index.js";
 import type { FallbackSpec } from "../native/types.js";
 import type { Lane } from "../lane/contract.js";
 import { DomainLane } from "../lane/lane.js";
+import type { HotShare } from "../shared/hot-share.js";
 import { SharedRegion } from "../shared/region.js";
 import type { RegionHandle } from "../shared/region.js";
 import type { CacheStats } from "../types.js";
@@ -51,16 +52,17 @@ export class CacheStore {
     { policies, prefixes, fallback }: StorePlan,
     lanes: readonly Lane[],
     region: SharedRegion,
+    hot: readonly (HotShare | null)[],
     listener: StoreListener,
   ) {
     this.region = region;
-    this.local = new LocalCache(region);
+    this.local = new LocalCache(region, hot.find((share) => share !== null)?.counts ?? null);
     const trackings: Tracking[] = [];
     this.caches = lanes.map((lane, index) => {
       const policy = policies[index] ?? null;
       if (policy === null) return null;
       const { domain } = lane.config;
-      const cache = new SharedCache(lane, region, this.local, policy, (reason) =>
+      const cache = new SharedCache(lane, region, this.local, policy, hot[index] ?? null, (reason) =>
         listener.degraded(domain, `cached values are answered past their expiry: ${reason}`),
       );
       if (!(lane instanceof DomainLane)) return cache;
@@ -84,6 +86,7 @@ export class CacheStore {
   }
 
   /**
+   * `hot` is this thread's part in hot keys, by domain; null where they are of no interest.
    * Null when no domain is cached and caps want no region, or when there is no addon (which is told as `degraded`).
    *
    * @throws KeylaneError `KEYLANE_ERR_OPTIONS` for a region too small, `KEYLANE_ERR_ARGUMENT` for one that is not ours
@@ -92,6 +95,7 @@ export class CacheStore {
     plan: StorePlan,
     lanes: readonly Lane[],
     handle: RegionHandle | null,
+    hot: readonly (HotShare | null)[],
     listener: StoreListener,
   ): CacheStore | null {
     const cached = lanes.filter((_, index) => (plan.policies[index] ?? null) !== null);
@@ -109,7 +113,7 @@ export class CacheStore {
       handle === null
         ? SharedRegion.create(cacheCore, plan.cacheBytes, largest)
         : SharedRegion.attach(cacheCore, handle);
-    return new CacheStore(plan, lanes, region, listener);
+    return new CacheStore(plan, lanes, region, hot, listener);
   }
 
   /** What another thread needs to join. */

@@ -10,6 +10,7 @@ import { KeylaneError } from "../errors.js";
 import { badArgument } from "../lane/arguments.js";
 import type { Lane } from "../lane/contract.js";
 import { DomainLane } from "../lane/lane.js";
+import { sharesOf } from "../hotkeys/shares.js";
 import { Ledger } from "../ledger/ledger.js";
 import type { LedgerPolicy } from "../ledger/policy.js";
 import { native } from "../native/index.js";
@@ -24,6 +25,7 @@ import { Router } from "../routing/router.js";
 import { Topology } from "../routing/topology.js";
 import { HANDLE_VERSION } from "../shared/handle.js";
 import type { KeylaneHandle, PoolHandle } from "../shared/handle.js";
+import { HotShare } from "../shared/hot-share.js";
 import type { DomainStats, Stats } from "../types.js";
 import { Calls } from "./calls.js";
 
@@ -48,6 +50,8 @@ export class Instance {
   readonly #host: PoolHost | null = null;
   readonly #guest: PoolGuest | null = null;
   #ledger: Ledger | null = null;
+  /** This thread's part in hot keys. */
+  readonly #hot: HotShare | null;
 
   /** @throws KeylaneError as `Keylane.open` and `Keylane.attach` do before anything is dialled */
   constructor(options: OpenOptions, handle: KeylaneHandle | null, pool: PoolHandle | null, told: InstanceListener) {
@@ -63,14 +67,18 @@ export class Instance {
       },
       reached: (domain, node) => this.store?.caches[domain]?.reached(node),
     };
+    this.#hot = openShare(resolved, handle);
+    const shares = sharesOf(resolved.hotKeys, this.#hot, resolved.lanes.length);
     const topologies = resolved.lanes.map((_, index) => new Topology(handle?.topologies[index]));
     const workers = pool?.workers ?? (handle === null ? resolved.threads : 0);
     const board = workers === 0 ? null : new Board(workers, resolved.lanes.length, pool?.board);
     const client = board === null ? null : new PoolClient(resolved.lanes, topologies, workers, board);
     const lanes: readonly Lane[] =
       client?.lanes ??
-      resolved.lanes.map((config, index) => new DomainLane(config, topologies[index]!, this.#listener));
-    this.store = CacheStore.open(resolved, lanes, handle?.region ?? null, this.#listener);
+      resolved.lanes.map((config, index) => {
+        return new DomainLane(config, topologies[index]!, this.#listener, shares[index]?.counts);
+      });
+    this.store = CacheStore.open(resolved, lanes, handle?.region ?? null, shares, this.#listener);
     const domains = lanes.map((lane, index) => new Domain(lane, this.store?.caches[index] ?? null));
     const router = new Router(resolved.prefixes, resolved.fallback);
     const calls = new Calls(router, domains);
@@ -86,8 +94,8 @@ export class Instance {
     if (client === null || board === null) return;
     if (pool !== null) this.#guest = new PoolGuest(pool.port, client);
     else {
-      const { topologies: maps, region } = this.handle("own");
-      const job = { workers, options, topologies: maps, region, board: board.buffer };
+      const { topologies: maps, region, hot } = this.handle("own");
+      const job = { workers, options, topologies: maps, region, hot, board: board.buffer };
       this.#host = new PoolHost(WORKER_PROGRAM, job, client, this.#listener);
     }
   }
@@ -118,6 +126,7 @@ export class Instance {
       options: this.#options,
       topologies: this.#lanes.map(({ topology }) => topology.buffer),
       region: this.store?.handle ?? null,
+      hot: this.#hot?.handle ?? null,
       pool: via === "pool" ? this.#host!.invite() : null,
     };
   }
@@ -158,6 +167,7 @@ export class Instance {
     this.#host?.destroy();
     this.#guest?.leave();
     this.store?.end();
+    this.#hot?.end();
     return lost;
   }
 
@@ -182,4 +192,11 @@ export class Instance {
     for (const domain of this.calls.domains) domain.close();
     return ledger.close(timeoutMs);
   }
+}
+
+/** Takes part in hot keys, where the options want them. */
+function openShare({ hotKeys }: Resolved, handle: KeylaneHandle | null): HotShare | null {
+  if (hotKeys === null) return null;
+  if (handle === null) return HotShare.create();
+  return handle.hot === null ? null : HotShare.join(handle.hot);
 }

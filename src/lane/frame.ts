@@ -7,6 +7,8 @@
  */
 import { native } from "../native/index.js";
 import type { EncodeTables } from "../native/types.js";
+import type { HitCounts } from "../shared/hit-counts.js";
+import { HEAD_UNCOUNTED } from "./op.js";
 import type { Op, WireArg } from "./op.js";
 
 const POOL_BYTES = 256 << 10;
@@ -52,10 +54,11 @@ class FrameEncoder {
 
   /**
    * Slots, places and encodes `ops`. On return `place[i]` tells op i's node and `sections` the runs of bytes; null when
-   * nothing could be placed. The caller releases the buffer once its writes hold it.
+   * nothing could be placed. The caller releases the buffer once its writes hold it. Keys not counted yet are counted.
    */
-  encode(ops: readonly Op[], tables: EncodeTables): Outgoing | null {
-    this.#pack(ops);
+  encode(ops: readonly Op[], tables: EncodeTables, hits: HitCounts | null): Outgoing | null {
+    this.#pack(ops, hits === null ? 0 : HEAD_UNCOUNTED);
+    hits?.frames(this.#scratch, this.#desc, ops.length);
     const { alias } = tables;
     if (this.place.length < ops.length) this.place = new Int32Array(ops.length * 2);
     if (this.sections.length < alias.length * 4) this.sections = new Int32Array(alias.length * 4);
@@ -82,7 +85,7 @@ class FrameEncoder {
    * its length in bytes.
    */
   encodeTo(ops: readonly Op[]): { target: Outgoing; bytes: number } {
-    this.#pack(ops);
+    this.#pack(ops, 0);
     let target = outgoing(0);
     for (;;) {
       const bytes = native.encodeTo(this.#scratch, this.#desc, ops.length, target.bytes);
@@ -92,7 +95,8 @@ class FrameEncoder {
     }
   }
 
-  #pack(ops: readonly Op[]): void {
+  /** `mark` is added to the heads of `ops` once they are packed. */
+  #pack(ops: readonly Op[], mark: number): void {
     if (this.#scratch.length > SCRATCH_KEPT) this.#scratch = Buffer.allocUnsafeSlow(SCRATCH_BYTES);
     this.#joinable = true;
     let units = 0;
@@ -104,6 +108,7 @@ class FrameEncoder {
       if (words + 2 + argc > this.#desc.length) this.#growDesc(words + 2 + argc);
       const desc = this.#desc;
       desc[words] = op.head;
+      op.head |= mark;
       desc[words + 1] = argc;
       words += 2;
       this.#add(op.first);

@@ -9,6 +9,7 @@ import type { ErrorContext, KeylaneErrorCode } from "../errors.js";
 import { native } from "../native/index.js";
 import { KEY_NONE, Opcode } from "../native/types.js";
 import type { Topology } from "../routing/topology.js";
+import type { HitCounts } from "../shared/hit-counts.js";
 import type { CommandOptions, DomainStats, Reply } from "../types.js";
 import { BlockingLines, blockTimeMs } from "./blocking.js";
 import { RetryBudget } from "./budget.js";
@@ -24,7 +25,7 @@ import type { Keeper, KeeperLane } from "./keeper.js";
 import { oversize } from "./limits.js";
 import { Moves } from "./moves.js";
 import type { NodeLane, NodeOwner } from "./node.js";
-import { HEAD_GET, OP_INTERNAL, Op, QUEUED, SENT, SETTLED, headOf } from "./op.js";
+import { HEAD_GET, HEAD_UNCOUNTED, OP_INTERNAL, Op, QUEUED, SENT, SETTLED, headOf } from "./op.js";
 import type { Block, Settle, WireArg } from "./op.js";
 import { Outbox } from "./outbox.js";
 import type { OutboxOwner } from "./outbox.js";
@@ -46,7 +47,7 @@ const executor = (resolve: Settle): void => {
   grabbed = resolve;
 };
 
-const HEAD_PTTL = headOf(Opcode.PTTL, 0, true);
+const HEAD_PTTL = headOf(Opcode.PTTL, 0, true) | HEAD_UNCOUNTED;
 /** Settles an operation whose result nobody waits for. */
 const ignore: Settle = (value) => {
   if (value instanceof Promise) value.catch(() => {});
@@ -59,6 +60,8 @@ export class DomainLane implements Lane, NodeOwner, OutboxOwner, Detours, Keeper
   readonly topology: Topology;
   readonly fleet: Fleet;
   readonly holds = new Holds();
+  /** Where the keys of calls are counted; null when they are not. */
+  readonly hits: HitCounts | null;
   readonly counts = {
     commands: 0,
     succeeded: 0,
@@ -87,8 +90,9 @@ export class DomainLane implements Lane, NodeOwner, OutboxOwner, Detours, Keeper
   #own = 0;
   #idle: (() => void)[] = [];
 
-  constructor(config: LaneConfig, topology: Topology, listener: LaneListener) {
+  constructor(config: LaneConfig, topology: Topology, listener: LaneListener, hits: HitCounts | null = null) {
     this.config = config;
+    this.hits = hits;
     this.topology = topology;
     this.codec = CODECS[config.codec];
     this.valueShape = new ValueShape(this.codec);
@@ -176,8 +180,9 @@ export class DomainLane implements Lane, NodeOwner, OutboxOwner, Detours, Keeper
     this.#begin(op, signal);
   }
 
-  /** As `submit`, for the GET of a load; `life` reads the reply of the PTTL before it. */
+  /** As `submit`, for the GET of a load; `life` reads the reply of the PTTL before it. Not counted: the cache does that. */
   submitLoad(op: Op, life: Shape, signal: AbortSignal | undefined): void {
+    op.head |= HEAD_UNCOUNTED;
     this.#begin(new Op(HEAD_PTTL, op.first, null, ignore, life, op.deadline, 0), undefined);
     this.#begin(op, signal);
   }

@@ -3,7 +3,7 @@
  * queue at a time (pending turn, a node's ring, a node's waiting list, a slot's hold) and settled exactly once; whatever
  * still refers to it after that drops it when it comes by.
  */
-import { FLAG_READ, HEAD_FLAGS_SHIFT, HEAD_KEY_SHIFT, KEY_NONE, Opcode } from "../native/types.js";
+import { FLAG_READ, FLAG_UNCOUNTED, HEAD_FLAGS_SHIFT, HEAD_KEY_SHIFT, KEY_NONE, Opcode } from "../native/types.js";
 import type { KeylaneError } from "../errors.js";
 import type { Shape } from "./replies.js";
 
@@ -24,6 +24,9 @@ export function isRead(head: number): boolean {
 }
 
 export const HEAD_GET = headOf(Opcode.GET, 0, true);
+
+/** Added to the head of what is no caller's operation on its key, and by the lane to what it has counted. */
+export const HEAD_UNCOUNTED = FLAG_UNCOUNTED << HEAD_FLAGS_SHIFT;
 
 /** `Op.state`: not written yet. */
 export const QUEUED = 0;

@@ -14,6 +14,7 @@ import { native } from "../native/index.js";
 import { PLACE_HELD, PLACE_KEYLESS, PLACE_UNASSIGNED, SECTION_WORDS } from "../native/types.js";
 import type { EncodeTables } from "../native/types.js";
 import type { Topology } from "../routing/topology.js";
+import type { HitCounts } from "../shared/hit-counts.js";
 import type { LaneConfig } from "./config.js";
 import type { Fleet } from "./fleet.js";
 import { encoder } from "./frame.js";
@@ -36,6 +37,8 @@ export interface OutboxOwner extends TurnMember {
   readonly topology: Topology;
   readonly fleet: Fleet;
   readonly holds: Holds;
+  /** Where the keys of what is sent are counted; null when they are not. */
+  readonly hits: HitCounts | null;
   /** The topology changed: connections follow. */
   follow(): void;
   expired(op: Op): void;
@@ -152,7 +155,7 @@ export class Outbox {
   }
 
   #send(ops: Op[]): void {
-    const target = encoder.encode(ops, this.#tables);
+    const target = encoder.encode(ops, this.#tables, this.#owner.hits);
     const { place, sections } = encoder;
     const { nodes } = this.#owner.fleet;
     /** By node index: what cannot be written with the batch. */

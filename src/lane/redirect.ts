@@ -12,7 +12,7 @@ import { mapAddress } from "./discover.js";
 import type { Fleet } from "./fleet.js";
 import type { Holds } from "./holds.js";
 import type { NodeLane } from "./node.js";
-import { OP_INTERNAL, OP_MULTI, OP_QUEUED, QUEUED, SETTLED, headOf } from "./op.js";
+import { HEAD_UNCOUNTED, OP_INTERNAL, OP_MULTI, OP_QUEUED, QUEUED, SETTLED, headOf } from "./op.js";
 import type { Op } from "./op.js";
 import { parseRedirect, replyError, ruleFor } from "./refusal.js";
 
@@ -167,7 +167,7 @@ export class Redirector {
       this.#surface(op, message, node);
       return;
     }
-    op.head = headOf(Opcode.GENERIC, op.key === null ? KEY_NONE : 3, op.isRead);
+    op.head = headOf(Opcode.GENERIC, op.key === null ? KEY_NONE : 3, op.isRead) | (op.head & HEAD_UNCOUNTED);
     op.first = "EVAL";
     op.rest = [op.script, ...op.rest!];
     this.askAgain(op, node);

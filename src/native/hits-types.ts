@@ -75,6 +75,11 @@ export interface HitsSession {
   record(text: string, lengths: Int32Array, count: number, weights: Int32Array | null): void;
   /** As `record`, for keys that are bytes, joined into one array; lengths are bytes. */
   recordBytes(keys: Uint8Array, lengths: Int32Array, count: number, weights: Int32Array | null): void;
+  /**
+   * Records one hit of the key of each of `count` operations, described as for `NativeCore.encode`; those without a key or
+   * with `FLAG_UNCOUNTED` are left out. Ends at one that is not well formed.
+   */
+  recordFrames(scratch: Uint8Array, desc: Int32Array, count: number): void;
   /** Adds to one of this thread's plain counters. */
   count(cell: number, amount: number): void;
   /** The plain counters summed over all threads, past ones included. O(cells × threads). */

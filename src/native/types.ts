@@ -48,6 +48,9 @@ export const FLAG_READ = 1;
 /** Precede the frame with `ASKING`, whose reply the caller must expect. */
 export const FLAG_ASKING = 2;
 
+/** Its key is not to be counted as hit: it was counted before, or it is no caller's. Means nothing to the encoders. */
+export const FLAG_UNCOUNTED = 4;
+
 /** `place` of an operation whose slot has no known node. */
 export const PLACE_UNASSIGNED = -1;
 /** `place` of an operation whose slot is held (its bit is set in `held`). */

@@ -5,6 +5,7 @@ import type { LaneConfig } from "../lane/config.js";
 import type { LedgerPolicy } from "../ledger/policy.js";
 import type { FallbackSpec } from "../native/types.js";
 import { fault } from "./fault.js";
+import { HOT_TTL_MS } from "./schema.js";
 import type { Given } from "./schema.js";
 import { serversOf } from "./servers.js";
 
@@ -52,11 +53,13 @@ export function laneConfig(given: Given, name: string, index: number): LaneConfi
 }
 
 /** How a domain is cached; null when it is not. @throws KeylaneError `KEYLANE_ERR_OPTIONS` */
-export function policyOf(given: Given["domains"][string]["cache"], name: string): CachePolicy | null {
+export function policyOf({ domains, hotKeys }: Given, name: string): CachePolicy | null {
+  const given = domains[name]!.cache;
   if (given === undefined || given.mode === "off") return null;
   const { mode, refreshAfterMs = 0, ...rest } = given;
+  const { ttlMs: hotTtlMs = HOT_TTL_MS } = hotKeys === undefined || hotKeys === false ? {} : hotKeys;
   if (refreshAfterMs >= rest.ttlMs) throw fault(`domains.${name}.cache.refreshAfterMs: must be shorter than ttlMs`);
-  return { ...rest, mode, refreshAfterMs, leaseMs: REFRESH_LEASE_MS };
+  return { ...rest, mode, refreshAfterMs, hotTtlMs, leaseMs: REFRESH_LEASE_MS };
 }
 
 /** Where caps live and what happens when they cannot be decided. @throws KeylaneError `KEYLANE_ERR_OPTIONS` */

@@ -15,6 +15,8 @@ const MAX_RESERVATION_MS = 86_400_000;
 const MAX_RETENTION_MS = 30 * 86_400_000;
 const MAX_PENDING = 1e8;
 const MAX_BATCH = 2000;
+/** Life of a hot key in the cache when the options name none, in milliseconds. */
+export const HOT_TTL_MS = 2000;
 /** Worker threads of one pool. */
 const MAX_THREADS = 64;
 const positive = z.number().int().positive().max(Number.MAX_SAFE_INTEGER);
@@ -27,6 +29,18 @@ const node = z.union([
     weight: z.number().positive().max(1e6).optional(),
   }),
 ]);
+
+/** Keys that are hit less are not followed (`native/hits-types.ts`). */
+const MIN_RATE = 100;
+const rate = z.number().min(MIN_RATE).max(1e12);
+const share = z.strictObject({ share: z.number().positive().max(1).optional() });
+const rules = {
+  warn: z.union([rate, share]).optional(),
+  critical: z.union([rate, share]).optional(),
+  nodeLimit: rate.optional(),
+  replicas: z.boolean().optional(),
+};
+const prefixList = z.array(z.string()).max(1000).default([]);
 
 const domainSchema = z.strictObject({
   prefixes: z
@@ -66,6 +80,7 @@ const domainSchema = z.strictObject({
       broadcast: z.boolean().default(false),
     })
     .optional(),
+  hotKeys: z.union([z.literal(false), z.strictObject(rules)]).optional(),
 });
 
 export const schema = z.strictObject({
@@ -97,6 +112,18 @@ export const schema = z.strictObject({
       batchSize: positive.max(MAX_BATCH).default(500),
       leaseMs: timer.min(100).default(5000),
     })
+    .optional(),
+  hotKeys: z
+    .union([
+      z.literal(false),
+      z.strictObject({
+        ...rules,
+        ttlMs: positive.min(1000).max(5000).default(HOT_TTL_MS),
+        allow: prefixList,
+        deny: prefixList,
+        topK: positive.max(1000).default(100),
+      }),
+    ])
     .optional(),
   threads: z.number().int().nonnegative().max(MAX_THREADS).default(0),
   commandTimeoutMs: timer.default(1000),

@@ -5,7 +5,7 @@
  */
 import { receiveMessageOnPort } from "node:worker_threads";
 import type { MessagePort } from "node:worker_threads";
-import { QUEUED, SENT, SETTLED } from "../lane/op.js";
+import { HEAD_UNCOUNTED, QUEUED, SENT, SETTLED } from "../lane/op.js";
 import { BUFFER_SHAPE } from "../lane/replies.js";
 import { NEVER } from "../lane/turn.js";
 import { AnswerReader } from "./answers.js";
@@ -181,6 +181,7 @@ export class Link {
         continue;
       }
       op.attempts = 1;
+      op.head |= HEAD_UNCOUNTED;
       op.state = QUEUED;
       op.deadline = Math.min(op.deadline, until);
       again.push(op);

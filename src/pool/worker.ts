@@ -11,6 +11,8 @@ import type { LaneListener } from "../lane/contract.js";
 import { DomainLane } from "../lane/lane.js";
 import type { OpenOptions } from "../options.js";
 import { Topology } from "../routing/topology.js";
+import type { HitCounts } from "../shared/hit-counts.js";
+import type { HotHandle } from "../shared/hot-share.js";
 import type { RegionHandle } from "../shared/region.js";
 import { Board } from "./board.js";
 import { Station } from "./station.js";
@@ -30,6 +32,7 @@ export interface WorkerJob {
   /** Slot maps by domain. */
   readonly topologies: readonly SharedArrayBuffer[];
   readonly region: RegionHandle | null;
+  readonly hot: HotHandle | null;
   readonly board: SharedArrayBuffer;
   readonly control: MessagePort;
 }
@@ -61,10 +64,11 @@ export interface Crew {
   reached(domain: number, node: number): void;
 }
 
-/** Runs a job to its end. `accompany` is called before the lanes connect. */
+/** Runs a job to its end. `accompany` is called before the lanes connect; `counts` is by domain. */
 export async function work(
   job: WorkerJob,
   configs: readonly LaneConfig[],
+  counts: readonly (HitCounts | null)[],
   accompany: (crew: Crew) => Companion | null,
 ): Promise<void> {
   const { control } = job;
@@ -76,7 +80,9 @@ export async function work(
     degraded: (domain, reason) => tell({ tell: "degraded", domain, reason }),
     error: (error) => tell({ tell: "error", error: error.toJSON() }),
   };
-  const lanes = configs.map((config, at) => new DomainLane(config, new Topology(job.topologies[at]), listener));
+  const lanes = configs.map(
+    (config, at) => new DomainLane(config, new Topology(job.topologies[at]), listener, counts[at]),
+  );
   const companion = accompany({
     lanes,
     degraded: listener.degraded,

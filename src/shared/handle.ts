@@ -2,10 +2,11 @@
 import type { MessagePort } from "node:worker_threads";
 import { KeylaneError } from "../errors.js";
 import type { OpenOptions } from "../options.js";
+import type { HotHandle } from "./hot-share.js";
 import type { RegionHandle } from "./region.js";
 
 /** Grows with every change of what a handle holds. */
-export const HANDLE_VERSION = 2;
+export const HANDLE_VERSION = 3;
 
 /** Structured-cloneable as long as the options are (no functions); means something only inside its process. */
 export interface KeylaneHandle {
@@ -16,6 +17,8 @@ export interface KeylaneHandle {
   readonly topologies: readonly SharedArrayBuffer[];
   /** The shared cache; null when no domain is cached. */
   readonly region: RegionHandle | null;
+  /** Counters and set of hot keys; null when they are not looked for. */
+  readonly hot: HotHandle | null;
   /** What it takes to use the pool; null unless asked for. Its `port` must be in the transfer list. */
   readonly pool: PoolHandle | null;
 }
@@ -38,11 +41,12 @@ export function assertHandle(handle: unknown): asserts handle is KeylaneHandle {
     const versions = `version ${given.keylane}, this is ${HANDLE_VERSION}`;
     throw new KeylaneError("KEYLANE_ERR_ARGUMENT", `the handle comes from another version of keylane (${versions})`);
   }
-  const { topologies, region } = given;
+  const { topologies, region, hot } = given;
   const shared =
     Array.isArray(topologies) &&
     topologies.every((buffer) => buffer instanceof SharedArrayBuffer) &&
-    typeof region === "object";
+    typeof region === "object" &&
+    typeof hot === "object";
   if (given.pid !== process.pid || !shared) {
     throw new KeylaneError("KEYLANE_ERR_ARGUMENT", "the handle belongs to another process; its memory is not here");
   }

@@ -32,7 +32,8 @@ export const MAX_HOT_KEYS = 1000;
 const HALF_BYTES = 512 << 10;
 const WORDS = 16;
 const WORDS_BYTES = WORDS * 4;
-const SET_BYTES = WORDS_BYTES + 2 * HALF_BYTES;
+/** Bytes of the memory. */
+export const SET_BYTES = WORDS_BYTES + 2 * HALF_BYTES;
 const VERSION = 0;
 const LENGTHS = 1;
 const DISTRUST = 3;

@@ -18,6 +18,7 @@ use crate::view::{Scratch, Text};
 use keylane_core::cache::RegionError;
 use keylane_core::hits::{Aggregator, Hits, Layout, MAX_TOP, Options, Recorder};
 use keylane_core::region::Region;
+use keylane_core::resp::keys::Keys;
 use keylane_core::text::push_utf8;
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -97,6 +98,7 @@ fn seat<const N: usize>(
         function!("describe", describe),
         function!("record", record),
         function!("recordBytes", record_bytes),
+        function!("recordFrames", record_frames),
         function!("count", count),
         function!("totals", totals),
         function!("merge", merge),
@@ -177,6 +179,18 @@ fn record_bytes(call: &Call<'_, 4>, held: &Shared) -> Result<Returned, Fault> {
         if !seat.recorder.borrow_mut().begin().joined(keys, lengths, weights) {
             return Err(disagree());
         }
+        call.undefined()
+    })
+}
+
+/// `recordFrames(scratch, desc, count)`: the keys of operations, as `encode` takes them.
+fn record_frames(call: &Call<'_, 3>, held: &Shared) -> Result<Returned, Fault> {
+    held.with(|seat| {
+        let (scratch, desc) = (call.bytes(0, "scratch")?, call.words(1, "desc")?);
+        seat.own.apart(scratch, "scratch")?;
+        seat.own.apart(desc, "desc")?;
+        let count = call.count(2, "count", desc.len(), false)?;
+        seat.recorder.borrow_mut().begin().keys(Keys::new(scratch, desc, count));
         call.undefined()
     })
 }

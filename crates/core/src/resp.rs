@@ -3,6 +3,7 @@
 //! The numbers here are the contract with `src/native/types.ts`, word for word; change both or neither.
 
 pub mod encode;
+pub mod keys;
 pub mod line;
 pub mod scan;
 
@@ -99,6 +100,8 @@ pub mod place {
 pub const FLAG_READ: u32 = 1;
 /// Set in an operation's flags when `ASKING` must precede it.
 pub const FLAG_ASKING: u32 = 2;
+/// Set in an operation's flags when its key is not to be counted as hit: it was counted before, or it is no caller's.
+pub const FLAG_UNCOUNTED: u32 = 4;
 /// Key index of an operation without a key.
 pub const KEY_NONE: u32 = 0x7fff;
 /// Words per section: node, offset, bytes, operations.

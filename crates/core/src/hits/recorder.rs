@@ -121,6 +121,32 @@ impl Recording<'_, '_> {
         true
     }
 
+    /// Records one hit of each key.
+    pub fn keys<'k>(&mut self, mut keys: impl Iterator<Item = &'k [u8]>) {
+        let mut block = [&[][..]; BLOCK];
+        let mut hashes = [0; BLOCK];
+        loop {
+            let mut length = 0;
+            for (place, key) in block.iter_mut().zip(&mut keys) {
+                *place = key;
+                hashes[length] = hash64(key);
+                length += 1;
+            }
+            for (&key, &hash) in block[..length].iter().zip(&hashes) {
+                if self.hits == u32::MAX {
+                    return;
+                }
+                self.hits += 1;
+                if self.window.sets.add(hash, 1) {
+                    self.window.name(hash, key);
+                }
+            }
+            if length < BLOCK {
+                return;
+            }
+        }
+    }
+
     /// Some keys are hashed in advance: that is faster than to hash and count one by one.
     #[inline(always)]
     fn each(&self, keys: &[u8], lengths: &[i32], weight_of: impl Fn(usize) -> u32) {

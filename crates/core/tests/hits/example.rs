@@ -242,3 +242,44 @@ fn plain_counters_are_summed_over_threads_and_outlive_them() {
     third.count(0, 1);
     assert_eq!(hits.total(0), 6);
 }
+
+#[test]
+fn the_keys_of_operations_are_counted_but_for_those_that_do_not_count() {
+    use keylane_core::resp::keys::Keys;
+    use keylane_core::resp::{FLAG_UNCOUNTED, KEY_NONE};
+    // GET k1 · SET k2 v · GENERIC HGETALL k1 · GET k3, uncounted · GENERIC PING · GET k1 cut off
+    let scratch = b"k1k2valueHGETALLk1k3PINGk";
+    let desc = [
+        1,
+        1,
+        2,
+        2,
+        2,
+        2,
+        5,
+        1 << 16,
+        2,
+        7,
+        2,
+        1 | (FLAG_UNCOUNTED << 8) as i32,
+        1,
+        2,
+        (KEY_NONE << 16) as i32,
+        1,
+        4,
+        1,
+        1,
+        2,
+    ];
+    let keys: Vec<&[u8]> = Keys::new(scratch, &desc, 6).collect();
+    assert_eq!(keys, [b"k1", b"k2", b"k1"]);
+    assert_eq!(Keys::new(scratch, &desc, 2).count(), 2, "no more than were asked for");
+    let turn: Vec<&[u8]> = (0..100).flat_map(|_| keys.clone()).collect();
+    merged(
+        SMALL,
+        |recorder| recorder.begin().keys(turn.into_iter()),
+        |aggregator| {
+            assert_eq!(top(aggregator, 0), [("k1".into(), 200, 200), ("k2".into(), 100, 100)]);
+        },
+    );
+}

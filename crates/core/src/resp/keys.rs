@@ -1,0 +1,62 @@
+//! The keys of a turn's operations, as they lie between the other arguments.
+//!
+//! ```text
+//! desc      head | argc | length of each argument       head = opcode | flags << 8 | key index << 16
+//! scratch   [ … ] [ … ] [ key ] [ … ]
+//! ```
+
+use super::{FLAG_UNCOUNTED, KEY_NONE};
+
+/// Walks the operations of `desc`, whose arguments lie in `scratch`, and gives the keys of those that count as hits: they have a
+/// key and not [`FLAG_UNCOUNTED`]. Ends before an operation that is not well formed.
+#[derive(Debug, Clone)]
+pub struct Keys<'a> {
+    desc: &'a [i32],
+    scratch: &'a [u8],
+    left: usize,
+}
+
+impl<'a> Keys<'a> {
+    /// The first `count` operations.
+    #[must_use]
+    pub fn new(scratch: &'a [u8], desc: &'a [i32], count: usize) -> Self {
+        Self { desc, scratch, left: count }
+    }
+
+    /// The next operation: its key, when that counts.
+    #[inline(always)]
+    fn step(&mut self) -> Option<Option<&'a [u8]>> {
+        self.left = self.left.checked_sub(1)?;
+        let (&[head, argc], rest) = self.desc.split_first_chunk()?;
+        let (lengths, rest) = rest.split_at_checked(usize::try_from(argc).ok()?)?;
+        let head = head as u32;
+        let index = (head >> 16 & KEY_NONE) as usize;
+        let (mut from, mut total) = (0usize, 0usize);
+        for (at, &length) in lengths.iter().enumerate() {
+            if at == index {
+                from = total;
+            }
+            total = total.checked_add(usize::try_from(length).ok()?)?;
+        }
+        let (bytes, scratch) = self.scratch.split_at_checked(total)?;
+        self.desc = rest;
+        self.scratch = scratch;
+        if head >> 8 & FLAG_UNCOUNTED != 0 {
+            return Some(None);
+        }
+        Some(lengths.get(index).and_then(|&length| bytes.get(from..from + length as usize)))
+    }
+}
+
+impl<'a> Iterator for Keys<'a> {
+    type Item = &'a [u8];
+
+    #[inline]
+    fn next(&mut self) -> Option<&'a [u8]> {
+        loop {
+            if let Some(key) = self.step()? {
+                return Some(key);
+            }
+        }
+    }
+}
