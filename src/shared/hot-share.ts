@@ -27,8 +27,7 @@ export class HotShare {
 
   /** A share in what another thread made. @throws KeylaneError `KEYLANE_ERR_ARGUMENT` when it is something else */
   static join({ hits, set }: HotHandle): HotShare {
-    const shared = (buffer: unknown): boolean => buffer instanceof SharedArrayBuffer;
-    if (!shared(set) || set.byteLength !== SET_BYTES || (hits !== null && !shared(hits))) {
+    if (!isShared(set) || set.byteLength !== SET_BYTES || (hits !== null && !isShared(hits))) {
       throw new KeylaneError("KEYLANE_ERR_ARGUMENT", "the handle's hot keys: these are not their memories");
     }
     return new HotShare(hits === null ? null : HitCounts.open(hits), new HotSet(set));
@@ -42,4 +41,8 @@ export class HotShare {
   end(): void {
     this.counts?.end();
   }
+}
+
+function isShared(memory: unknown): boolean {
+  return memory instanceof SharedArrayBuffer;
 }
