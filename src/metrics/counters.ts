@@ -44,7 +44,6 @@ const CACHE_COUNTERS = {
 const CACHE_GAUGES = {
   entries: "Values held.",
   bytesUsed: "Bytes of the region in use.",
-  stalenessBoundMs: "Longest that an answer may be stale, in milliseconds.",
 } as const satisfies Numbers<CacheStats>;
 
 const CAPS_COUNTERS = {
@@ -79,6 +78,13 @@ export function statsReadings(stats: () => Stats): Reading[] {
     },
     ...readings("counter", "cache_", [], CACHE_COUNTERS, cache),
     ...readings("gauge", "cache_", [], CACHE_GAUGES, cache),
+    {
+      type: "gauge",
+      name: "cache_staleness_bound_seconds",
+      help: "Longest that an answer may be stale.",
+      labels: [],
+      read: () => cache().map(([labels, { stalenessBoundMs }]) => ({ labels, value: stalenessBoundMs / 1000 })),
+    },
     ...readings("counter", "caps_", [], CAPS_COUNTERS, caps),
   ];
 }
