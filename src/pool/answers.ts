@@ -12,6 +12,8 @@ import { roundUp } from "./crates.js";
 import type { Crates } from "./crates.js";
 import { ERROR_ROWS, HEADER_BYTES, HEADER_WORDS, RP_AT, RP_COUNT, RP_TAKEN, RP_WORDS } from "./protocol.js";
 
+const EMPTY = Buffer.alloc(0);
+const NO_WORDS = new Int32Array(0);
 /** Longer runs are not copied whole: many messages may hold replies of one run. */
 const WHOLE_RUN = 256 << 10;
 const FIRST_BYTES = 16 << 10;
@@ -227,16 +229,19 @@ const WITHOUT_TEXT: ReadonlySet<number> = new Set([
 
 /** Reads reply messages of one worker; `rows` stands at the answer's reply when `next` says that it is one. */
 export class AnswerReader {
-  readonly rows = new ReplyRows(Buffer.alloc(0), { feeder: 0, healthy: true });
-  count = 0;
+  readonly rows = new ReplyRows(EMPTY, { feeder: 0, healthy: true });
+  /** Answers of the message that are not read. */
+  left = 0;
   taken = 0;
+  #crate: ArrayBuffer | null = null;
   #next = 0;
 
   /** Begins with a message. */
   open(crate: ArrayBuffer): void {
     const header = new Int32Array(crate, 0, HEADER_WORDS);
     const at = header[RP_AT]!;
-    this.count = header[RP_COUNT]!;
+    this.#crate = crate;
+    this.left = header[RP_COUNT]!;
     this.taken = header[RP_TAKEN]!;
     this.rows.table = new Int32Array(crate, at, header[RP_WORDS]);
     this.rows.buffer = Buffer.from(crate, HEADER_BYTES, at - HEADER_BYTES);
@@ -249,6 +254,7 @@ export class AnswerReader {
     const at = this.#next;
     const words = table[at + 1]!;
     this.rows.at = at + 2;
+    this.left -= 1;
     this.#next = at + 2 + (words === ERROR_ROWS ? 2 : words);
     return table[at]!;
   }
@@ -266,12 +272,12 @@ export class AnswerReader {
     return new KeylaneError(told.code, told.message, { ...told, cause });
   }
 
-  /** Forgets the message. */
-  close(): void {
+  /** Forgets the message; gives its memory. */
+  close(): ArrayBuffer {
+    const crate = this.#crate!;
+    this.#crate = null;
     this.rows.buffer = EMPTY;
     this.rows.table = NO_WORDS;
+    return crate;
   }
 }
-
-const EMPTY = Buffer.alloc(0);
-const NO_WORDS = new Int32Array(0);

@@ -4,12 +4,14 @@
  * were issued.
  */
 import type { LaneConfig } from "../lane/config.js";
-import { SETTLED } from "../lane/op.js";
-import { joinTicks, joinTurn } from "../lane/turn.js";
+import { QUEUED, SETTLED } from "../lane/op.js";
+import type { Settle } from "../lane/op.js";
+import { deadlineIn, joinTicks, joinTurn } from "../lane/turn.js";
 import type { TurnMember } from "../lane/turn.js";
 import { native } from "../native/index.js";
 import type { Topology } from "../routing/topology.js";
 import { workerOf } from "./balance.js";
+import { BATCH_OPS, Batch } from "./batch.js";
 import type { Board } from "./board.js";
 import { Crates } from "./crates.js";
 import { Link } from "./link.js";
@@ -18,8 +20,7 @@ import { PooledLane } from "./pooled-lane.js";
 import type { OpTaker, PooledOp } from "./pooled-lane.js";
 import { processMs } from "./protocol.js";
 
-/** A turn's operations are sent early when there are so many, or so many bytes of arguments. */
-const FLUSH_OPS = 4096;
+/** A turn's operations are sent early when they fill a batch, or are so many bytes of arguments. */
 const FLUSH_BYTES = 1 << 20;
 /** Pending longer than this (a blocked event loop): deadlines are looked at before sending. */
 const STALE_MS = 50;
@@ -32,35 +33,42 @@ export class PoolClient implements OpTaker, TurnMember {
   readonly links: readonly Link[];
   readonly #bounds: LinkBounds;
   readonly #maxQueue: number;
+  readonly #timeoutMs: number;
   /** Sum of the topologies' versions when the bounds were computed. */
   #versions = -1;
-  #pending: PooledOp[] = [];
-  #spare: PooledOp[] = [];
-  #bytes = 0;
+  /** What was issued in this turn. */
+  #turn = new Batch();
   #joined = false;
   /** When the turn began: in milliseconds of this thread, and as a stamp. */
   #since = 0;
   #stamp = 0;
   #dropped = false;
-  #lengths = new Int32Array(4096);
-  #slots = new Int32Array(4096);
-  #keys: string[] = [];
+  readonly #lengths = new Int32Array(BATCH_OPS);
+  readonly #slots = new Int32Array(BATCH_OPS);
 
   constructor(configs: readonly LaneConfig[], topologies: readonly Topology[], workers: number, board: Board) {
     this.board = board;
     this.lanes = configs.map((config, index) => new PooledLane(config, topologies[index]!, this));
-    const [{ maxQueue, maxQueueBytes }] = configs as [LaneConfig];
+    const [{ maxQueue, maxQueueBytes, commandTimeoutMs }] = configs as [LaneConfig];
     this.#maxQueue = maxQueue;
+    this.#timeoutMs = commandTimeoutMs;
     this.#bounds = { operations: maxQueue, bytes: Math.min(maxQueueBytes, MOST_BYTES) };
     const crates = new Crates();
     this.links = Array.from({ length: workers }, () => new Link(crates, this.#bounds));
   }
 
-  add(op: PooledOp): void {
-    this.#pending.push(op);
-    if (op.rest !== null) this.#bytes += op.weight;
+  get(lane: PooledLane, key: string, settle: Settle): void {
     if (!this.#joined) this.#join();
-    else if (this.#pending.length >= FLUSH_OPS || this.#bytes >= FLUSH_BYTES) this.#flushEarly();
+    const turn = this.#turn;
+    turn.get(lane, key, settle);
+    if (turn.entries.length === BATCH_OPS) this.#flushEarly();
+  }
+
+  add(op: PooledOp): void {
+    if (!this.#joined) this.#join();
+    const turn = this.#turn;
+    turn.add(op);
+    if (turn.entries.length === BATCH_OPS || turn.bytes >= FLUSH_BYTES) this.#flushEarly();
   }
 
   cancel(op: PooledOp): void {
@@ -77,45 +85,42 @@ export class PoolClient implements OpTaker, TurnMember {
   }
 
   clear(lane: PooledLane): PooledOp[] {
-    const found = this.#pending.filter((op) => op.lane === lane);
-    this.#pending = this.#pending.filter((op) => op.lane !== lane);
+    const found = this.#turn.takeAll(QUEUED, lane);
+    this.#dropped = true;
     for (const link of this.links) found.push(...link.clear(lane));
     return found.filter((op) => op.state !== SETTLED);
   }
 
   flush(): void {
     this.#joined = false;
-    const ops = this.#pending;
-    this.#pending = this.#spare;
-    this.#spare = [];
-    this.#bytes = 0;
+    let turn = this.#turn;
+    this.#turn = new Batch();
     const now = performance.now();
-    if (this.#dropped || now - this.#since > STALE_MS) this.#expire(ops, now);
+    if (this.#dropped || now - this.#since > STALE_MS) turn = this.#expire(turn, now);
     this.#measure();
-    const [first] = this.links as [Link];
-    if (this.links.length > 1) this.#spread(ops);
-    else for (let i = 0; i < ops.length; i += 1) first.take(ops[i]!, this.#since);
-    for (const link of this.links) link.post(this.#stamp);
-    ops.length = 0;
-    this.#spare = ops;
+    if (this.links.length === 1) this.links[0]!.send(turn, this.#since, this.#stamp);
+    else this.#spread(turn);
   }
 
   sweep(now: number): boolean {
     for (const link of this.links) link.sweep(now);
-    return this.#pending.length > 0 || this.links.some((link) => link.busy);
+    return this.#turn.count > 0 || this.links.some((link) => link.busy);
   }
 
   #join(): void {
     this.#joined = true;
     this.#since = Math.floor(performance.now());
     this.#stamp = processMs();
+    this.#turn.begin(deadlineIn(this.#timeoutMs));
     joinTurn(this);
     joinTicks(this);
   }
 
   /** Sends before the turn ends; a flush already announced finds what comes after. */
   #flushEarly(): void {
+    const { deadline } = this.#turn;
     this.flush();
+    this.#turn.begin(deadline);
     this.#joined = true;
   }
 
@@ -129,36 +134,36 @@ export class PoolClient implements OpTaker, TurnMember {
     this.#bounds.operations = this.#maxQueue * nodes;
   }
 
-  #spread(ops: readonly PooledOp[]): void {
-    const count = ops.length;
-    if (this.#lengths.length < count) {
-      this.#lengths = new Int32Array(count * 2);
-      this.#slots = new Int32Array(count * 2);
-    }
-    const keys = this.#keys;
-    for (let i = 0; i < count; i += 1) {
-      const { key } = ops[i]!;
-      const text = typeof key === "string" ? key : "";
-      keys.push(text);
-      this.#lengths[i] = text.length;
-    }
+  /** Each operation to the worker of its slot. */
+  #spread(turn: Batch): void {
+    const { keys, entries, count } = turn;
+    for (let i = 0; i < count; i += 1) this.#lengths[i] = keys[i]!.length;
     native.slotBatch(keys.join(""), this.#lengths, count, this.#slots);
-    keys.length = 0;
-    for (let i = 0; i < count; i += 1) {
-      const op = ops[i]!;
-      this.#linkOf(op, this.#slots[i]!).take(op, this.#since);
-    }
-  }
-
-  #linkOf(op: PooledOp, slot: number): Link {
     const { links } = this;
-    const { key } = op;
-    if (key === null) return links.find((link) => link.up) ?? links[0]!;
-    return links[workerOf(typeof key === "string" ? slot : native.slot(key), links.length)]!;
+    const batches = links.map(() => new Batch());
+    for (const batch of batches) batch.begin(turn.deadline);
+    for (let i = 0; i < count; i += 1) {
+      const entry = entries[i]!;
+      const worker = workerOf(this.#slots[i]!, links.length);
+      if (typeof entry === "function") batches[worker]!.get(turn.laneOf(i), keys[i]!, entry);
+      else if (entry !== null) batches[typeof entry.key === "string" ? worker : this.#workerOf(entry)]!.add(entry);
+    }
+    for (const [at, link] of links.entries()) link.send(batches[at]!, this.#since, this.#stamp);
   }
 
-  #expire(ops: PooledOp[], now: number): void {
-    for (const op of ops) if (op.state !== SETTLED && now >= op.deadline) op.lane.expired(op);
+  /** Of a byte key, or of no key at all. */
+  #workerOf({ key }: PooledOp): number {
+    if (key !== null) return workerOf(native.slot(key), this.links.length);
+    return Math.max(
+      0,
+      this.links.findIndex((link) => link.up),
+    );
+  }
+
+  /** Settles what is too late; gives what is left. */
+  #expire(turn: Batch, now: number): Batch {
     this.#dropped = false;
+    for (const op of turn.takeLate(now, QUEUED)) op.lane.expired(op);
+    return turn.live();
   }
 }

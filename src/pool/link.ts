@@ -9,13 +9,18 @@ import { HEAD_UNCOUNTED, QUEUED, SENT, SETTLED } from "../lane/op.js";
 import { BUFFER_SHAPE } from "../lane/replies.js";
 import { NEVER } from "../lane/turn.js";
 import { AnswerReader } from "./answers.js";
+import { BATCH_OPS, Batch, PLACE_BITS } from "./batch.js";
+import type { Entry } from "./batch.js";
 import type { Crates } from "./crates.js";
 import type { PooledLane, PooledOp } from "./pooled-lane.js";
 import { Expect, OP_BUFFERS, OP_CANCELLABLE, OP_SCRIPT, OpKind } from "./protocol.js";
 import { RequestWriter } from "./requests.js";
+import type { Envelope, Request } from "./requests.js";
 
 /** How long after its deadline a worker may still tell why an operation failed, in milliseconds. */
 const GRACE_MS = 25;
+/** Answers read in one turn of the event loop: some 100 µs of it. */
+const SLICE = 256;
 /** A read that a dead worker had waits at most so long for the next one, in milliseconds. */
 const RETRY_MS = 900;
 
@@ -26,13 +31,16 @@ export interface LinkBounds {
 }
 
 export class Link {
-  readonly #crates: Crates;
   readonly #bounds: LinkBounds;
+  readonly #crates: Crates;
   readonly #reader = new AnswerReader();
-  readonly #writer = new RequestWriter();
+  /** Messages that have arrived and are not begun; and whether a turn of the event loop will go on reading. */
+  #arrivals: ArrayBuffer[] = [];
+  #reading = false;
+  readonly #writer: RequestWriter;
   #port: MessagePort | null = null;
-  /** By id. */
-  #ops: (PooledOp | undefined)[] = [];
+  /** What is in the worker's hands, by slot. */
+  #batches: (Batch | null)[] = [];
   #free: number[] = [];
   #held = 0;
   /** Bytes of requests sent, and sent but not read by the worker. */
@@ -54,6 +62,7 @@ export class Link {
   constructor(crates: Crates, bounds: LinkBounds) {
     this.#crates = crates;
     this.#bounds = bounds;
+    this.#writer = new RequestWriter(crates);
   }
 
   get up(): boolean {
@@ -75,43 +84,37 @@ export class Link {
     });
     const waiting = this.#waiting;
     this.#wait([]);
-    for (const op of waiting) this.take(op, origin);
-    this.post(stamp);
-  }
-
-  /** Takes an operation of this turn, which began at `origin`. */
-  take(op: PooledOp, origin: number): void {
-    if (op.state === SETTLED) return;
-    const { operations, bytes } = this.#bounds;
-    if (this.#held + this.#waiting.length >= operations || this.#unread > bytes) {
-      op.lane.overloaded(op);
-      return;
+    for (let from = 0; from < waiting.length; from += BATCH_OPS) {
+      const batch = new Batch();
+      for (const op of waiting.slice(from, from + BATCH_OPS)) if (op.state !== SETTLED) batch.add(op);
+      this.send(batch, origin, stamp);
     }
-    if (this.#port === null) {
-      this.#takeLater(op, bytes);
-      return;
-    }
-    const id = this.#free.length > 0 ? this.#free.pop()! : this.#ops.length;
-    this.#ops[id] = op;
-    this.#held += 1;
-    op.id = id;
-    op.state = SENT;
-    if (op.deadline < this.#earliest) this.#earliest = op.deadline;
-    const domain = op.lane.config.index;
-    if (op.kind === OpKind.GET && op.attempts === 0) this.#writer.get(id, domain, op.first);
-    else this.#write(op, domain, origin);
   }
 
   cancel(op: PooledOp): void {
-    if (this.#ops[op.id] !== op) return;
+    if (this.#batches[op.id >> PLACE_BITS]?.entries[op.id & (BATCH_OPS - 1)] !== op) return;
     this.#cancelled.push(op.id);
     this.#earliest = Math.min(this.#earliest, op.deadline);
   }
 
-  /** Sends what was taken. */
-  post(stamp: number): void {
-    if (this.#writer.count === 0 && this.#cancelled.length === 0) return;
-    const { crate, bytes } = this.#writer.finish(this.#crates, { stamp, cancelled: this.#cancelled });
+  /** Sends the operations of a turn that began at `origin`; none of them is settled. What does not fit fails at once. */
+  send(given: Batch, origin: number, stamp: number): void {
+    const room = this.#bounds.operations - this.#held - this.#waiting.length;
+    const fits = this.#port !== null && given.count <= room && this.#unread <= this.#bounds.bytes;
+    const batch = fits ? given : this.#admit(given, room);
+    const { count } = batch;
+    if (count === 0 && this.#cancelled.length === 0) return;
+    const slot = this.#free.pop() ?? this.#batches.length;
+    const envelope = { stamp, cancelled: this.#cancelled, base: slot << PLACE_BITS };
+    const { crate, bytes } =
+      batch.plain && batch.lanes === null && count > 0
+        ? this.#writer.gets(batch.keys, batch.lane!.config.index, envelope)
+        : this.#write(batch, envelope, origin);
+    if (count > 0) this.#batches[slot] = batch;
+    else this.#free.push(slot);
+    batch.left = count;
+    this.#held += count;
+    this.#earliest = Math.min(this.#earliest, batch.earliest);
     this.#cancelled = [];
     this.#posted = (this.#posted + bytes) | 0;
     this.#unread += bytes;
@@ -137,7 +140,7 @@ export class Link {
   clear(lane: PooledLane): PooledOp[] {
     const found = this.#waiting.filter((op) => op.lane === lane);
     this.#wait(this.#waiting.filter((op) => op.lane !== lane));
-    for (const op of this.#ops) if (op !== undefined && op.lane === lane) found.push(op);
+    for (const batch of this.#batches) if (batch !== null) found.push(...batch.takeAll(SENT, lane));
     return found;
   }
 
@@ -150,17 +153,17 @@ export class Link {
     if (this.#waiting.length > 0) this.#wait(this.#waiting.filter((op) => op.state !== SETTLED));
     if (now < this.#earliest + GRACE_MS) return;
     this.#drain();
-    let earliest = NEVER;
-    for (const op of this.#ops) {
-      if (op === undefined || op.state === SETTLED) continue;
-      if (now >= op.deadline + GRACE_MS) op.lane.expired(op);
-      else if (op.deadline < earliest) earliest = op.deadline;
+    this.#earliest = NEVER;
+    for (const batch of this.#batches) {
+      if (batch === null) continue;
+      for (const op of batch.takeLate(now - GRACE_MS, SENT)) op.lane.expired(op);
+      this.#earliest = Math.min(this.#earliest, batch.earliest);
     }
-    this.#earliest = earliest;
   }
 
   /** Closes the port and sees to what is in the worker's hands. */
   #abandon(port: MessagePort, reason: string): void {
+    this.#readAnswers(Infinity);
     port.removeAllListeners();
     port.close();
     this.#port = null;
@@ -170,12 +173,11 @@ export class Link {
       this.#held = 0;
       return;
     }
-    const had = this.#ops;
+    const had = this.#batches;
     this.#reset();
     const until = Math.ceil(performance.now()) + RETRY_MS;
     const again: PooledOp[] = [];
-    for (const op of had) {
-      if (op === undefined || op.state === SETTLED) continue;
+    for (const op of had.flatMap((batch) => batch?.takeAll(SENT) ?? [])) {
       if (!op.isRead || op.attempts > 0 || op.aborted !== null || this.#ended) {
         op.lane.lost(op, reason);
         continue;
@@ -187,6 +189,19 @@ export class Link {
       again.push(op);
     }
     this.#wait(again.concat(this.#waiting));
+  }
+
+  /** What of a batch can be sent now; the rest waits for a worker, or fails. */
+  #admit(given: Batch, room: number): Batch {
+    const ops = given.takeAll(QUEUED);
+    const admitted = new Batch();
+    const full = this.#unread > this.#bounds.bytes;
+    for (const [at, op] of ops.entries()) {
+      if (at >= room || full) op.lane.overloaded(op);
+      else if (this.#port === null) this.#takeLater(op, this.#bounds.bytes);
+      else admitted.add(op);
+    }
+    return admitted;
   }
 
   /** There is no worker now. */
@@ -208,12 +223,29 @@ export class Link {
   #drain(): void {
     for (let port = this.#port; port !== null; port = this.#port) {
       const next = receiveMessageOnPort(port);
-      if (next === undefined) return;
-      this.#arrived(next.message as ArrayBuffer);
+      if (next === undefined) break;
+      this.#arrivals.push(next.message as ArrayBuffer);
     }
+    this.#readAnswers(Infinity);
   }
 
-  #write(op: PooledOp, domain: number, origin: number): void {
+  #write(batch: Batch, envelope: Envelope, origin: number): Request {
+    const writer = this.#writer;
+    const { entries, keys } = batch;
+    for (let place = 0; place < entries.length; place += 1) {
+      const entry = entries[place]!;
+      const domain = batch.laneOf(place).config.index;
+      if (typeof entry === "function") writer.get(domain, keys[place]!);
+      else {
+        entry!.id = envelope.base + place;
+        entry!.state = SENT;
+        this.#writeOp(entry!, domain, origin);
+      }
+    }
+    return writer.finish(envelope);
+  }
+
+  #writeOp(op: PooledOp, domain: number, origin: number): void {
     const { script, shape, deadline } = op;
     // A GET with a deadline of its own.
     const short = op.kind === OpKind.GET;
@@ -222,40 +254,85 @@ export class Link {
     const buffers = kind === OpKind.BLOCK && shape === BUFFER_SHAPE ? OP_BUFFERS : 0;
     const flags = (op.cancellable ? OP_CANCELLABLE : 0) | (script === null ? 0 : OP_SCRIPT) | buffers;
     const timeoutMs = deadline === NEVER ? 0 : Math.max(1, deadline - origin);
-    this.#writer.add(op.id, kind, flags, domain, op.head, timeoutMs, extra, op.first, op.rest, script);
+    this.#writer.add(kind, flags, domain, op.head, timeoutMs, extra, op.first, op.rest, script);
   }
 
-  /** One try block for the whole message: an answer that cannot be decoded is passed over and the rest goes on. */
   #arrived(crate: ArrayBuffer): void {
+    this.#arrivals.push(crate);
+    if (!this.#reading) this.#readSome();
+  }
+
+  /** Reads so many answers that the event loop is not held up, and the rest in turns of their own. */
+  readonly #readSome = (): void => {
+    this.#reading = this.#readAnswers(SLICE);
+    if (this.#reading) setImmediate(this.#readSome);
+  };
+
+  /** Reads up to `most` answers of the messages that are there. Whether any are left. */
+  #readAnswers(most: number): boolean {
+    const reader = this.#reader;
+    for (let room = most; room > 0;) {
+      if (reader.left === 0) {
+        const crate = this.#arrivals.shift();
+        if (crate === undefined) return false;
+        reader.open(crate);
+        this.#unread = (this.#posted - reader.taken) | 0;
+      }
+      const count = Math.min(room, reader.left);
+      room -= count;
+      this.#settle(count);
+      if (reader.left === 0) this.#crates.give(reader.close());
+    }
+    return reader.left > 0 || this.#arrivals.length > 0;
+  }
+
+  /** One try block for all: an answer that cannot be decoded is passed over and the rest goes on. */
+  #settle(count: number): void {
     const reader = this.#reader;
     const { rows } = reader;
-    reader.open(crate);
-    this.#unread = (this.#posted - reader.taken) | 0;
-    const ops = this.#ops;
-    let op: PooledOp | undefined;
-    for (let done = 0; done < reader.count;) {
+    let batch: Batch | undefined;
+    let place = 0;
+    let entry: Entry = null;
+    for (let done = 0; done < count;) {
       try {
-        for (; done < reader.count; done += 1) {
+        for (; done < count; done += 1) {
           const id = reader.next();
-          op = ops[id]!;
-          ops[id] = undefined;
-          this.#free.push(id);
+          batch = this.#batches[id >> PLACE_BITS]!;
+          place = id & (BATCH_OPS - 1);
+          entry = batch.entries[place]!;
+          batch.entries[place] = null;
+          batch.left -= 1;
           this.#held -= 1;
-          if (op.state === SETTLED) continue;
-          if (reader.failed) op.lane.failed(op, reader.error());
-          else op.lane.answered(op, op.shape.read(rows));
+          if (batch.left === 0) this.#release(id >> PLACE_BITS);
+          if (entry === null) continue;
+          if (typeof entry !== "function" || reader.failed) this.#answer(batch.held(place, entry));
+          else {
+            const lane = batch.laneOf(place);
+            lane.gotten(entry, lane.valueShape.read(rows));
+          }
         }
       } catch (cause) {
         done += 1;
-        op!.lane.undecodable(op!, cause as Error);
+        const op = batch!.held(place, entry!);
+        op.lane.undecodable(op, cause as Error);
       }
     }
-    reader.close();
-    this.#crates.give(crate);
+  }
+
+  /** The answer at the reader is that of `op`. */
+  #answer(op: PooledOp): void {
+    if (op.state === SETTLED) return;
+    if (this.#reader.failed) op.lane.failed(op, this.#reader.error());
+    else op.lane.answered(op, op.shape.read(this.#reader.rows));
+  }
+
+  #release(slot: number): void {
+    this.#batches[slot] = null;
+    this.#free.push(slot);
   }
 
   #reset(): void {
-    this.#ops = [];
+    this.#batches = [];
     this.#free = [];
     this.#held = 0;
     this.#posted = 0;

@@ -65,12 +65,18 @@ export class PooledOp extends Op {
     this.kind = kind;
     this.extra = extra;
   }
+
+  static ofGet(lane: PooledLane, key: WireArg, settle: Settle, deadline: number): PooledOp {
+    return new PooledOp(lane, OpKind.GET, 0, HEAD_GET, key, null, settle, lane.valueShape, deadline);
+  }
 }
 
 /** Where operations go. */
 export interface OpTaker {
   readonly board: Board;
   add(op: PooledOp): void;
+  /** A plain GET: a text key, the domain's deadline, nobody watches it. */
+  get(lane: PooledLane, key: string, settle: Settle): void;
   /** A sent operation needs no answer any more. */
   cancel(op: PooledOp): void;
   /** Removes everything of a lane that is not settled. */
@@ -104,8 +110,11 @@ export class PooledLane implements Lane {
 
   get(key: WireArg): Promise<unknown> {
     const promise = new Promise<unknown>(executor);
-    const deadline = deadlineIn(this.config.commandTimeoutMs);
-    this.#accept(new PooledOp(this, OpKind.GET, 0, HEAD_GET, key, null, grabbed, this.valueShape, deadline));
+    if (typeof key === "string" && this.#state === "open" && !commandChannel.hasSubscribers) {
+      this.#outstanding += 1;
+      this.#counts.commands += 1;
+      this.#taker.get(this, key, grabbed);
+    } else this.#accept(PooledOp.ofGet(this, key, grabbed, deadlineIn(this.config.commandTimeoutMs)));
     return promise;
   }
 
@@ -158,6 +167,14 @@ export class PooledLane implements Lane {
   }
 
   // ── what becomes of them ─────────────────────────────────────────────────────────────────────────────────────────
+
+  /** The value of a plain GET. */
+  gotten(settle: Settle, value: unknown): void {
+    this.#counts.succeeded += 1;
+    this.#outstanding -= 1;
+    settle(value);
+    if (this.#outstanding === 0 && this.#idle.length > 0) this.#notifyIdle();
+  }
 
   answered(op: PooledOp, value: unknown): void {
     op.state = SETTLED;

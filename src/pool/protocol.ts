@@ -1,13 +1,13 @@
 /**
  * What caller and worker say to each other: one ArrayBuffer a turn in each direction, flat, transferred, never cloned. Reading
- * is slicing. The invariant: every operation of a request gets exactly one reply under its id, and an id is free again when its
- * reply is read.
+ * is slicing. The invariant: every operation of a request gets exactly one reply under its id, which is the request's base plus
+ * its place, and a base is used again when all its replies are read.
  *
  * ```text
  * request  [ header, 8 words | operations | lengths | cancelled ids | arguments … ]
- *   header     operations, their words, lengths, cancelled, flags, stamp (ms), bytes of arguments, –
- *   operation  GET      [ id | meta ]
- *              others   [ id | meta | head | timeout (ms, 0: none) | extra | arguments ]
+ *   header     operations, their words, lengths, cancelled, flags | domain << 8, stamp (ms), bytes of arguments, base
+ *   operation  GET      [ meta ]        none at all where all are GETs of one domain, which the header names
+ *              others   [ meta | head | timeout (ms, 0: none) | extra | arguments ]
  *   meta       kind | flags << 4 | domain << 10
  *   length     bytes << 1 | 1 if any is ≥ 0x80, one word an argument, in the order of the operations
  *
@@ -34,8 +34,12 @@ export const RQ_CANCELLED = 3;
 export const RQ_FLAGS = 4;
 export const RQ_STAMP = 5;
 export const RQ_BYTES = 6;
+export const RQ_BASE = 7;
 /** `RQ_FLAGS`: no argument holds a byte ≥ 0x80. */
-export const RQ_PLAIN = 1;
+export const RQ_ASCII = 1;
+/** `RQ_FLAGS`: all operations are GETs of the domain in the flags' upper bits. */
+export const RQ_GETS = 2;
+export const RQ_DOMAIN_SHIFT = 8;
 
 /** Header words of a reply. */
 export const RP_COUNT = 0;

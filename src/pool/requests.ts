@@ -10,12 +10,15 @@ import {
   HEADER_WORDS,
   KIND_BITS,
   OpKind,
+  RQ_ASCII,
+  RQ_BASE,
   RQ_BYTES,
   RQ_CANCELLED,
   RQ_COUNT,
+  RQ_DOMAIN_SHIFT,
   RQ_FLAGS,
+  RQ_GETS,
   RQ_LENGTHS,
-  RQ_PLAIN,
   RQ_STAMP,
   RQ_WORDS,
 } from "./protocol.js";
@@ -29,29 +32,42 @@ const EXPANSION = 3;
 export interface Envelope {
   readonly stamp: number;
   readonly cancelled: readonly number[];
+  /** Id of the first operation. */
+  readonly base: number;
 }
+
+/** A message, and what it takes of the queue's bound. */
+export interface Request {
+  readonly crate: ArrayBuffer;
+  readonly bytes: number;
+}
+
+/** Lengths of a message's arguments, and words of its operations; used by one message after the other. */
+let scratch = new Int32Array(8192);
 
 export class RequestWriter {
   count = 0;
+  readonly #crates: Crates;
   #words = new Int32Array(4096);
   #at = 0;
   #args: WireArg[] = [];
-  #units = 0;
-  #joinable = true;
+  #texts = true;
 
-  /** The commonest operation. */
-  get(id: number, domain: number, key: WireArg): void {
-    if (this.#at + 2 > this.#words.length) this.#grow();
-    this.#words[this.#at] = id;
-    this.#words[this.#at + 1] = OpKind.GET | (domain << DOMAIN_SHIFT);
-    this.#at += 2;
+  constructor(crates: Crates) {
+    this.#crates = crates;
+  }
+
+  /** A GET by the domain's codec and deadline. */
+  get(domain: number, key: string): void {
+    this.#fit(1);
+    this.#words[this.#at] = OpKind.GET | (domain << DOMAIN_SHIFT);
+    this.#at += 1;
     this.count += 1;
-    this.#arg(key);
+    this.#args.push(key);
   }
 
   /** Any operation. Its arguments are `first`, `rest` and, with `OP_SCRIPT`, `script`. */
   add(
-    id: number,
     kind: number,
     flags: number,
     domain: number,
@@ -62,74 +78,95 @@ export class RequestWriter {
     rest: readonly WireArg[] | null,
     script: string | null,
   ): void {
-    if (this.#at + 6 > this.#words.length) this.#grow();
+    this.#fit(5);
     const words = this.#words;
-    words[this.#at] = id;
-    words[this.#at + 1] = kind | (flags << KIND_BITS) | (domain << DOMAIN_SHIFT);
-    words[this.#at + 2] = head;
-    words[this.#at + 3] = timeoutMs;
-    words[this.#at + 4] = extra;
-    words[this.#at + 5] = 1 + (rest === null ? 0 : rest.length) + (script === null ? 0 : 1);
-    this.#at += 6;
+    words[this.#at] = kind | (flags << KIND_BITS) | (domain << DOMAIN_SHIFT);
+    words[this.#at + 1] = head;
+    words[this.#at + 2] = timeoutMs;
+    words[this.#at + 3] = extra;
+    words[this.#at + 4] = 1 + (rest === null ? 0 : rest.length) + (script === null ? 0 : 1);
+    this.#at += 5;
     this.count += 1;
     this.#arg(first);
     if (rest !== null) for (let i = 0; i < rest.length; i += 1) this.#arg(rest[i]!);
     if (script !== null) this.#arg(script);
   }
 
-  /** The message; the writer is empty afterwards. `bytes` is what it takes of the queue's bound. */
-  finish(crates: Crates, { stamp, cancelled }: Envelope): { crate: ArrayBuffer; bytes: number } {
-    const args = this.#args;
-    const front = HEADER_BYTES + 4 * (this.#at + args.length + cancelled.length);
-    let plain = false;
-    let crate: ArrayBuffer | null = null;
-    let bytes = this.#units;
-    if (this.#joinable && this.#units <= JOIN_UNITS) {
-      const text = args.join("");
-      crate = crates.take(front + this.#units * EXPANSION);
-      plain = Buffer.from(crate, front).utf8Write(text, 0) === this.#units;
+  /** The message; the writer is empty afterwards. */
+  finish(envelope: Envelope): Request {
+    const made = this.#make(this.#args, this.#texts, this.#at, this.count, 0, envelope);
+    this.count = 0;
+    this.#at = 0;
+    this.#args = [];
+    this.#texts = true;
+    return made;
+  }
+
+  /** A message of GETs of one domain. */
+  gets(keys: readonly string[], domain: number, envelope: Envelope): Request {
+    const flags = RQ_GETS | (domain << RQ_DOMAIN_SHIFT);
+    return this.#make(keys, true, 0, keys.length, flags, envelope);
+  }
+
+  #make(
+    args: readonly WireArg[],
+    texts: boolean,
+    opWords: number,
+    count: number,
+    flags: number,
+    { stamp, cancelled, base }: Envelope,
+  ): Request {
+    const most = args.length;
+    if (scratch.length < most) scratch = new Int32Array(most * 2);
+    const lengths = scratch;
+    let units = 0;
+    for (let i = 0; i < most; i += 1) {
+      const { length } = args[i]!;
+      units += length;
+      lengths[i] = length << 1;
     }
-    const lengths = new Int32Array(args.length);
-    if (plain) for (let i = 0; i < args.length; i += 1) lengths[i] = args[i]!.length << 1;
-    else {
-      for (let i = 0; i < args.length; i += 1) lengths[i] = measure(args[i]!);
-      bytes = lengths.reduce((sum, length) => sum + (length >> 1), 0);
-      if (crate === null || crate.byteLength < front + bytes) crate = crates.take(front + bytes);
+    const front = HEADER_BYTES + 4 * (opWords + most + cancelled.length);
+    let ascii = false;
+    let crate: ArrayBuffer | null = null;
+    if (texts && units <= JOIN_UNITS) {
+      crate = this.#crates.take(front + units * EXPANSION);
+      ascii = Buffer.from(crate, front).utf8Write(args.join(""), 0) === units;
+    }
+    let bytes = units;
+    if (!ascii) {
+      bytes = 0;
+      for (let i = 0; i < most; i += 1) {
+        lengths[i] = measure(args[i]!);
+        bytes += lengths[i]! >> 1;
+      }
+      if (crate === null || crate.byteLength < front + bytes) crate = this.#crates.take(front + bytes);
       writeEach(args, lengths, Buffer.from(crate, front));
     }
     const words = new Int32Array(crate!, 0, front / 4);
-    words[RQ_COUNT] = this.count;
-    words[RQ_WORDS] = this.#at;
-    words[RQ_LENGTHS] = args.length;
+    words[RQ_COUNT] = count;
+    words[RQ_WORDS] = opWords;
+    words[RQ_LENGTHS] = most;
     words[RQ_CANCELLED] = cancelled.length;
-    words[RQ_FLAGS] = plain ? RQ_PLAIN : 0;
+    words[RQ_FLAGS] = flags | (ascii ? RQ_ASCII : 0);
     words[RQ_STAMP] = stamp;
     words[RQ_BYTES] = bytes;
-    words.set(this.#words.subarray(0, this.#at), HEADER_WORDS);
-    words.set(lengths, HEADER_WORDS + this.#at);
-    words.set(cancelled, HEADER_WORDS + this.#at + args.length);
-    this.#reset();
+    words[RQ_BASE] = base;
+    if (opWords > 0) words.set(this.#words.subarray(0, opWords), HEADER_WORDS);
+    words.set(lengths.subarray(0, most), HEADER_WORDS + opWords);
+    if (cancelled.length > 0) words.set(cancelled, HEADER_WORDS + opWords + most);
     return { crate: crate!, bytes: front + bytes };
   }
 
   #arg(arg: WireArg): void {
     this.#args.push(arg);
-    this.#units += arg.length;
-    if (typeof arg !== "string") this.#joinable = false;
+    if (typeof arg !== "string") this.#texts = false;
   }
 
-  #grow(): void {
+  #fit(words: number): void {
+    if (this.#at + words <= this.#words.length) return;
     const grown = new Int32Array(this.#words.length * 2);
     grown.set(this.#words);
     this.#words = grown;
-  }
-
-  #reset(): void {
-    this.count = 0;
-    this.#at = 0;
-    this.#args.length = 0;
-    this.#units = 0;
-    this.#joinable = true;
   }
 }
 
@@ -154,6 +191,10 @@ function writeEach(args: readonly WireArg[], lengths: Int32Array, target: Buffer
 export class RequestReader {
   readonly count: number;
   readonly stamp: number;
+  /** Id of the first operation. */
+  readonly base: number;
+  /** The domain of which all operations are GETs, without words of their own; -1 where they have words. */
+  readonly gets: number;
   /** What the message takes of the queue's bound. */
   readonly size: number;
   readonly #words: Int32Array;
@@ -168,10 +209,13 @@ export class RequestReader {
     const words = HEADER_WORDS + header[RQ_WORDS]! + header[RQ_LENGTHS]! + header[RQ_CANCELLED]!;
     this.count = header[RQ_COUNT]!;
     this.stamp = header[RQ_STAMP]!;
+    this.base = header[RQ_BASE]!;
+    const flags = header[RQ_FLAGS]!;
+    this.gets = (flags & RQ_GETS) === 0 ? -1 : flags >> RQ_DOMAIN_SHIFT;
     this.size = words * 4 + header[RQ_BYTES]!;
     this.#words = new Int32Array(crate, 0, words);
     this.#bytes = Buffer.from(crate, words * 4, header[RQ_BYTES]);
-    this.#text = header[RQ_FLAGS] === RQ_PLAIN ? this.#bytes.latin1Slice(0, this.#bytes.length) : null;
+    this.#text = (flags & RQ_ASCII) !== 0 ? this.#bytes.latin1Slice(0, this.#bytes.length) : null;
     this.#length = HEADER_WORDS + header[RQ_WORDS]!;
   }
 

@@ -84,6 +84,7 @@ function pass(rows: ReplyRows, expect: number): unknown {
 }
 
 const PASSES: readonly Shape[] = Object.values(Expect).map((expect) => ({ read: (rows) => pass(rows, expect) }));
+const PASS_VALUE = PASSES[Expect.VALUE]!;
 
 /** An operation of a caller. */
 class StationOp extends Op {
@@ -179,21 +180,32 @@ export class Station {
     const origin = this.#now - Math.min(age, 0x3fff_ffff);
     for (const id of request.cancelled()) this.#aborts.get(id)?.abort();
     this.pending += request.count;
-    for (let i = 0; i < request.count; i += 1) this.#take(request, origin);
+    if (request.gets >= 0) this.#takeGets(request, origin);
+    else for (let i = 0; i < request.count; i += 1) this.#take(request, request.base + i, origin);
     this.#taken = (this.#taken + request.size) | 0;
     this.#untold += request.size;
     this.#crates.give(crate);
     if (this.#untold > TELL_BYTES) this.#join();
   }
 
-  #take(request: RequestReader, origin: number): void {
-    const id = request.word();
+  #takeGets(request: RequestReader, origin: number): void {
+    const lane = this.#lanes[request.gets]!;
+    const deadline = origin + lane.config.commandTimeoutMs;
+    const late = deadline <= this.#now;
+    for (let i = 0; i < request.count; i += 1) {
+      const get = new StationOp(this, request.base + i, HEAD_GET, request.arg(), null, PASS_VALUE, deadline);
+      if (late) this.#refuse(lane, get);
+      else lane.submit(get, undefined);
+    }
+  }
+
+  #take(request: RequestReader, id: number, origin: number): void {
     const meta = request.word();
     const kind = meta & KIND_MASK;
     const lane = this.#lanes[meta >> DOMAIN_SHIFT]!;
     if (kind === OpKind.GET) {
       const deadline = origin + lane.config.commandTimeoutMs;
-      const get = new StationOp(this, id, HEAD_GET, request.arg(), null, PASSES[Expect.VALUE]!, deadline);
+      const get = new StationOp(this, id, HEAD_GET, request.arg(), null, PASS_VALUE, deadline);
       if (deadline > this.#now) lane.submit(get, undefined);
       else this.#refuse(lane, get);
       return;
