@@ -17,6 +17,21 @@ export type {
 } from "./caps/types.js";
 export type { Ledger } from "./ledger/ledger.js";
 export type { AddOptions, Budget, ChargeOptions, ChargeResult, LedgerPending } from "./ledger/policy.js";
+export type { HotKeys } from "./hotkeys/hot-keys.js";
+export type {
+  HotAction,
+  HotKeyEvent,
+  HotKeyInfo,
+  HotKeyRecoveredEvent,
+  HotKeyRules,
+  HotKeysOptions,
+  HotKeysStats,
+  HotLevel,
+  HotState,
+  HotThreshold,
+  PinOptions,
+  TopKey,
+} from "./hotkeys/types.js";
 export type { NatMap } from "./lane/config.js";
 export type { RawClient } from "./lane/raw.js";
 export type { Script } from "./lane/script.js";

@@ -7,6 +7,7 @@ import type { Domain } from "./cache/domain.js";
 import type { LocalCache } from "./cache/local.js";
 import type { Caps } from "./caps/caps.js";
 import { KeylaneError } from "./errors.js";
+import type { HotKeys } from "./hotkeys/hot-keys.js";
 import type { Calls } from "./keylane/calls.js";
 import { Instance } from "./keylane/instance.js";
 import type { InstanceListener } from "./keylane/instance.js";
@@ -43,6 +44,8 @@ const HEAD_INCRBY = headOf(Opcode.INCRBY, 0, false);
 export class Keylane<Domains = Record<string, object>> extends EventEmitter<KeylaneEvents> {
   /** Frequency caps. */
   readonly caps: Caps;
+  /** Hot keys: what is hot now, and what is pinned. */
+  readonly hotKeys: HotKeys;
   readonly #instance: Instance;
   readonly #calls: Calls;
   readonly #router: Router;
@@ -62,6 +65,7 @@ export class Keylane<Domains = Record<string, object>> extends EventEmitter<Keyl
     this.#domains = instance.calls.domains;
     this.#local = instance.store?.local ?? null;
     this.caps = instance.caps;
+    this.hotKeys = instance.hotKeys;
   }
 
   /**
@@ -331,6 +335,10 @@ export class Keylane<Domains = Record<string, object>> extends EventEmitter<Keyl
       topology: (domain, version) => emit("topology", { domain, version }),
       degraded: (domain, reason) => emit("degraded", { domain, reason }),
       workerExit: (worker, reason) => emit("worker:exit", { worker, reason }),
+      hotKeys: {
+        hot: (event) => emit("hotkey", event),
+        recovered: (event) => emit("hotkey:recovered", event),
+      },
       error: (error) =>
         this.#tell(() => {
           if (this.listenerCount("error") > 0) this.emit("error", error);

@@ -3,6 +3,7 @@
  * decide the type of its value.
  */
 import type { KeylaneError } from "./errors.js";
+import type { HotKeyEvent, HotKeyRecoveredEvent, HotKeysStats } from "./hotkeys/types.js";
 
 /** A key. A string counts as its UTF-8 bytes, lone surrogates as U+FFFD; a `Uint8Array` as exactly its own bytes. */
 export type Key = string | Uint8Array;
@@ -156,6 +157,7 @@ export interface Stats {
   /** Null when no domain is cached and the options name no caps. */
   readonly cache: CacheStats | null;
   readonly caps: CapsStats;
+  readonly hotKeys: HotKeysStats;
   readonly domains: Readonly<Record<string, DomainStats>>;
 }
 
@@ -169,6 +171,10 @@ export interface KeylaneEvents {
   degraded: [event: { domain: string; reason: string }];
   /** A worker thread of the pool ended. Another one takes its place, number `worker` (from 0 on). */
   "worker:exit": [event: { worker: number; reason: string }];
+  /** A key is hot. Told by the thread that opened, when it reaches a level and once a minute while it stays there. */
+  hotkey: [event: HotKeyEvent];
+  /** A key that was reported is cold again. */
+  "hotkey:recovered": [event: HotKeyRecoveredEvent];
   /** A fault that belongs to no call. Never thrown when nobody listens. */
   error: [error: KeylaneError];
 }

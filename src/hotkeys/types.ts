@@ -127,6 +127,6 @@ export interface HotKeysStats {
   /** `hotkey` events, and `hotkey:recovered` events. */
   readonly reported: number;
   readonly recovered: number;
-  /** Keys that were hot and found no place in the list of 1,000. */
+  /** Times that a hot key found no place in the list of 1,000. */
   readonly refused: number;
 }

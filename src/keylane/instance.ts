@@ -10,6 +10,8 @@ import { KeylaneError } from "../errors.js";
 import { badArgument } from "../lane/arguments.js";
 import type { Lane } from "../lane/contract.js";
 import { DomainLane } from "../lane/lane.js";
+import { HotKeys } from "../hotkeys/hot-keys.js";
+import type { HotKeysListener } from "../hotkeys/loop.js";
 import { sharesOf } from "../hotkeys/shares.js";
 import { Ledger } from "../ledger/ledger.js";
 import type { LedgerPolicy } from "../ledger/policy.js";
@@ -31,17 +33,22 @@ import { Calls } from "./calls.js";
 
 /** How long the workers may take to settle what `close` could not wait for, in milliseconds. */
 const STOP_MS = 200;
+/** How long `close` may take to undo what was done about hot keys, in milliseconds. */
+const UNDO_MS = 500;
 /** A longer timer would fire at once. */
 const LONGEST_TIMER_MS = 2 ** 31 - 1;
 const WORKER_PROGRAM = fileURLToPath(new URL("./worker.js", import.meta.url));
 
 /** What is told to the user as events. */
-export type InstanceListener = Omit<PoolListener, "untracked" | "reached">;
+export interface InstanceListener extends Omit<PoolListener, "untracked" | "reached"> {
+  readonly hotKeys: HotKeysListener;
+}
 
 export class Instance {
   readonly calls: Calls;
   readonly store: CacheStore | null;
   readonly caps: Caps;
+  readonly hotKeys: HotKeys;
   readonly #options: OpenOptions;
   readonly #resolved: Resolved;
   readonly #attached: boolean;
@@ -91,6 +98,14 @@ export class Instance {
       prefixOf: (key) => router.route(key).matched,
       degraded: told.degraded,
     });
+    this.hotKeys = new HotKeys({
+      policy: resolved.hotKeys,
+      share: this.#hot,
+      governs: !this.#attached,
+      domains,
+      router,
+      listener: told.hotKeys,
+    });
     if (client === null || board === null) return;
     if (pool !== null) this.#guest = new PoolGuest(pool.port, client);
     else {
@@ -108,6 +123,7 @@ export class Instance {
     else await Promise.all(this.#lanes.map((lane) => (lane instanceof DomainLane ? lane.open() : undefined)));
     if (!this.#attached && ledger !== null) this.#ledger = await this.#openLedger(ledger);
     this.store?.opened();
+    this.hotKeys.loop?.start();
   }
 
   /** @throws KeylaneError `KEYLANE_ERR_OPTIONS` where there is none */
@@ -136,12 +152,24 @@ export class Instance {
     for (const { name, lane } of this.calls.domains) {
       Object.defineProperty(domains, name, { value: lane.stats(), enumerable: true });
     }
-    return { native: native.kind, cache: this.store?.stats() ?? null, caps: this.caps.stats(), domains };
+    return {
+      native: native.kind,
+      cache: this.store?.stats() ?? null,
+      caps: this.caps.stats(),
+      hotKeys: this.hotKeys.stats(),
+      domains,
+    };
   }
 
   /** Refuses calls, waits for those accepted, ends. Resolves with how many were not settled; never rejects. */
   async close(timeoutMs: number): Promise<{ lost: number }> {
     this.store?.close();
+    const { loop } = this.hotKeys;
+    if (loop?.acting === true) {
+      // What was done about hot keys is undone over the lanes, when callers are refused already.
+      for (const domain of this.calls.domains) domain.close();
+      await loop.stop(Math.min(timeoutMs, UNDO_MS));
+    }
     let timer: NodeJS.Timeout | undefined;
     const late = new Promise<void>((resolve) => {
       timer = setTimeout(resolve, Math.min(timeoutMs, LONGEST_TIMER_MS));
@@ -160,6 +188,7 @@ export class Instance {
 
   /** Gives everything back at once. Returns how many calls were not settled. Idempotent. */
   end(): number {
+    this.hotKeys.loop?.end();
     this.store?.close();
     this.#ledger?.destroy();
     let lost = 0;

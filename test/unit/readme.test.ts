@@ -168,6 +168,20 @@ describe("README", () => {
     assertMentioned(properties("src/ledger/policy.ts", "LedgerPending"));
   });
 
+  it("has every option of hot keys with its default", () => {
+    const path = "src/hotkeys/types.ts";
+    const named = [...properties(path, "HotKeyRules"), ...properties(path, "HotKeysOptions")];
+    const table = rows(block("options:hotKeys"));
+    assert.deepEqual(table.map(([cell]) => cell).toSorted(), named.map((name) => `\`${name}\``).toSorted());
+    for (const [cell, value] of table as [string, string][]) {
+      const hotKeys = { [cell.slice(1, -1)]: valueOfCell(value) };
+      assert.deepEqual(resolveOptions({ domains: { d: { nodes: NODES } }, hotKeys }), bare, `default of ${cell}`);
+    }
+    for (const name of ["HotKeyInfo", "HotKeysStats", "TopKey", "HotKeyRecoveredEvent"]) {
+      assertMentioned(properties(path, name));
+    }
+  });
+
   it("has the options of calls", () => {
     for (const name of ["CallOptions", "SetOptions", "CommandOptions"]) {
       for (const option of properties("src/types.ts", name)) {

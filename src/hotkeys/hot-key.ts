@@ -1,0 +1,60 @@
+/** One key that the governor follows: what it is, where it stands, and since when. */
+import type { SharedHotKey } from "./sources/source.js";
+import type { HotLevel, HotState } from "./types.js";
+
+export class HotKey {
+  /** Tells keys apart; see `HotRow`. */
+  readonly id: string;
+  readonly key: string;
+  readonly domain: number;
+  /** Something can and may be done about it. */
+  readonly actable: boolean;
+  /** Operations a second, by this process's count: for certain, at most, and the most so far. */
+  rate = 0;
+  upper = 0;
+  peak = 0;
+  state: HotState = "warm";
+  /** The highest level reached. */
+  level: HotLevel = "warn";
+  /** Hot by this process's own count. */
+  own = false;
+  /** Copies asked for with `pin`; null when it is not pinned. */
+  pinned: number | null = null;
+  /** What other processes say of it. */
+  remote: SharedHotKey | null = null;
+  /** Reported since it became hot. */
+  reported = false;
+  hotSince: number;
+  stateSince: number;
+  /** Windows that it has been cooling. */
+  calm = 0;
+  /** Bytes of its value when it became hot; null before it was asked for, -1 when that is not known. */
+  valueBytes: number | null = null;
+  /** Full names of the copies of its value, and the nodes (by index in the topology) they were put on. */
+  replicas: readonly string[] = [];
+  homes: readonly number[] = [];
+  /** This process made them. */
+  copied = false;
+
+  constructor(id: string, key: string, domain: number, actable: boolean, now: number) {
+    this.id = id;
+    this.key = key;
+    this.domain = domain;
+    this.actable = actable;
+    this.hotSince = now;
+    this.stateSince = now;
+  }
+
+  /** Nothing makes it hot any more. */
+  get cold(): boolean {
+    return !this.own && this.pinned === null && this.remote === null;
+  }
+
+  /** Enters a state, unless it is there. */
+  enter(state: HotState, now: number): void {
+    if (this.state === state) return;
+    this.state = state;
+    this.stateSince = now;
+    this.calm = 0;
+  }
+}
