@@ -1,21 +1,26 @@
 /**
- * A domain as the facade sees it: its lane, and the shared cache in front of it when there is one. The invariant: a write of
- * a cached key, by whatever call, drops the key in every thread before it is sent and again when it is answered.
+ * A domain as the facade sees it: its lane, the copies of its hot keys, and the shared cache in front of it when there is one.
+ * The invariant: a write of a cached key, by whatever call, drops the key in every thread before it is sent and again when it
+ * is answered. (Writes of copied keys are looked after where every call ends: at the lane's gate, see `hot-replicas.ts`.)
  */
 import { ownKey } from "../lane/arguments.js";
 import { ClosedLane } from "../lane/closed-lane.js";
 import type { CallLimits, Lane } from "../lane/contract.js";
 import { HEAD_GET } from "../lane/op.js";
 import type { Key } from "../types.js";
+import type { HotReplicas } from "./hot-replicas.js";
 import type { SharedCache } from "./shared-cache.js";
 
 export class Domain {
   #lane: Lane;
   #cache: SharedCache | null;
+  #replicas: HotReplicas | null;
 
-  constructor(lane: Lane, cache: SharedCache | null) {
+  /** `replicas` is null where hot keys are not looked for. */
+  constructor(lane: Lane, cache: SharedCache | null, replicas: HotReplicas | null = null) {
     this.#lane = lane;
     this.#cache = cache;
+    this.#replicas = replicas;
   }
 
   get name(): string {
@@ -32,11 +37,20 @@ export class Domain {
 
   /** The hot path: a short string key, no limits of its own. */
   get(key: string): Promise<unknown> {
+    const replicas = this.#replicas;
+    if (replicas !== null && replicas.active) {
+      const read = replicas.read(key);
+      if (read !== null) return read;
+    }
     return this.#cache === null ? this.#lane.get(key) : this.#cache.get(key);
   }
 
   /** Any other read of a value. `limits` are validated. */
   getWith(key: Key, limits: CallLimits): Promise<unknown> {
+    if (typeof key === "string" && this.#replicas?.active === true) {
+      const read = this.#replicas.read(key, limits);
+      if (read !== null) return read;
+    }
     if (this.#cache !== null) return this.#cache.getAlone(key, limits);
     return this.#lane.call(HEAD_GET, ownKey(key), null, null, limits);
   }
@@ -50,5 +64,6 @@ export class Domain {
   close(): void {
     this.#lane = new ClosedLane(this.#lane);
     this.#cache = null;
+    this.#replicas = null;
   }
 }

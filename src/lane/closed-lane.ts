@@ -7,7 +7,7 @@ import type { Topology } from "../routing/topology.js";
 import type { DomainStats } from "../types.js";
 import type { Codec } from "./codec.js";
 import type { LaneConfig } from "./config.js";
-import type { Lane } from "./contract.js";
+import type { Lane, WriteGate } from "./contract.js";
 import type { ValueShape } from "./replies.js";
 
 export class ClosedLane implements Lane {
@@ -15,6 +15,7 @@ export class ClosedLane implements Lane {
   readonly codec: Codec;
   readonly valueShape: ValueShape;
   readonly topology: Topology;
+  readonly gate: WriteGate | null = null;
   readonly #lane: Lane;
 
   constructor(lane: Lane) {

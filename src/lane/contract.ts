@@ -8,7 +8,7 @@ import type { CommandOptions, DomainStats, Reply } from "../types.js";
 import type { Codec } from "./codec.js";
 import type { LaneConfig } from "./config.js";
 import type { NodeLane } from "./node.js";
-import type { Block, WireArg } from "./op.js";
+import type { Block, Op, WireArg } from "./op.js";
 import type { ReplyRows, Shape, ValueShape } from "./replies.js";
 
 /** What a lane tells the facade. */
@@ -28,6 +28,16 @@ export interface ConnectionHooks {
   pushed(node: NodeLane, rows: ReplyRows): void;
   /** The connection with this feeder number is gone. */
   unfed(feeder: number): void;
+}
+
+/** Stands between a write and its caller, who must not hear of it while copies of the old value can be read. */
+export interface WriteGate {
+  /** Whether there are any copies. Asked once per operation: a plain read. */
+  readonly active: boolean;
+  /** An operation was answered. True when the gate settles it, later. */
+  holds(op: Op, value: unknown): boolean;
+  /** An operation failed; whether the server ran it may be unknown. */
+  failed(op: Op, error: KeylaneError): void;
 }
 
 /** What every call may bring. `timeoutMs` is already validated. */
@@ -53,6 +63,8 @@ export interface Lane {
   readonly codec: Codec;
   readonly valueShape: ValueShape;
   readonly topology: Topology;
+  /** What settled writes pass; null for none. */
+  gate: WriteGate | null;
   /** The hot path: one GET. */
   get(key: WireArg): Promise<unknown>;
   /** Any other command. A null shape reads a value by the domain's codec; `script` is the source of an EVALSHA. */

@@ -17,7 +17,7 @@ import { ClusterKeeper } from "./cluster-keeper.js";
 import { CODECS } from "./codec.js";
 import type { Codec } from "./codec.js";
 import type { LaneConfig } from "./config.js";
-import type { CallLimits, ConnectionHooks, Lane, LaneListener, LoadShapes } from "./contract.js";
+import type { CallLimits, ConnectionHooks, Lane, LaneListener, LoadShapes, WriteGate } from "./contract.js";
 import { mapAddress } from "./discover.js";
 import { Fleet } from "./fleet.js";
 import { Holds } from "./holds.js";
@@ -58,6 +58,7 @@ export class DomainLane implements Lane, NodeOwner, OutboxOwner, Detours, Keeper
   readonly codec: Codec;
   readonly valueShape: ValueShape;
   readonly topology: Topology;
+  gate: WriteGate | null = null;
   readonly fleet: Fleet;
   readonly holds = new Holds();
   /** Where the keys of calls are counted; null when they are not. */
@@ -302,7 +303,8 @@ export class DomainLane implements Lane, NodeOwner, OutboxOwner, Detours, Keeper
     op.state = SETTLED;
     this.counts.succeeded += 1;
     this.#outstanding -= 1;
-    op.settle(value);
+    const { gate } = this;
+    if (gate === null || !gate.active || op.isRead || !gate.holds(op, value)) op.settle(value);
     if (this.#outstanding === 0 && this.#idle.length > 0) this.#notifyIdle();
   }
 
@@ -313,6 +315,7 @@ export class DomainLane implements Lane, NodeOwner, OutboxOwner, Detours, Keeper
     this.counts.failed += 1;
     this.#outstanding -= 1;
     op.settle(Promise.reject(error));
+    if (this.gate?.active === true && !op.isRead) this.gate.failed(op, error);
     if (this.#outstanding === 0 && this.#idle.length > 0) this.#notifyIdle();
   }
 

@@ -10,7 +10,7 @@ import { blockTimeMs } from "../lane/blocking.js";
 import { CODECS } from "../lane/codec.js";
 import type { Codec } from "../lane/codec.js";
 import type { LaneConfig } from "../lane/config.js";
-import type { CallLimits, Lane, LoadShapes } from "../lane/contract.js";
+import type { CallLimits, Lane, LoadShapes, WriteGate } from "../lane/contract.js";
 import { oversize } from "../lane/limits.js";
 import { HEAD_GET, Op, QUEUED, SENT, SETTLED, headOf } from "../lane/op.js";
 import type { Block, Settle, WireArg } from "../lane/op.js";
@@ -92,6 +92,7 @@ export class PooledLane implements Lane {
   readonly codec: Codec;
   readonly valueShape: ValueShape;
   readonly topology: Topology;
+  gate: WriteGate | null = null;
   readonly #taker: OpTaker;
   readonly #counts = { commands: 0, succeeded: 0, failed: 0, timeouts: 0, overloaded: 0 };
   #state: "open" | "closing" | "closed" = "open";
@@ -182,7 +183,8 @@ export class PooledLane implements Lane {
       this.#counts.succeeded += 1;
       this.#outstanding -= 1;
     }
-    op.settle(value);
+    const { gate } = this;
+    if (gate === null || !gate.active || op.isRead || !gate.holds(op, value)) op.settle(value);
     if (this.#outstanding === 0 && this.#idle.length > 0) this.#notifyIdle();
   }
 
@@ -195,6 +197,7 @@ export class PooledLane implements Lane {
     op.state = SETTLED;
     if (op.kind !== OpKind.BLOCK) this.#countFailed(error.code);
     op.settle(Promise.reject(error));
+    if (this.gate?.active === true && !op.isRead) this.gate.failed(op, error);
     if (this.#outstanding === 0 && this.#idle.length > 0) this.#notifyIdle();
   }
 

@@ -1,0 +1,228 @@
+/**
+ * A domain's replicated hot keys, as one thread reads and writes them. Copies of a hot key's value lie on other primaries than
+ * its own: reads take original and copies in turn. The invariant: a copy that can be read is never older than the last write
+ * that was acknowledged to a caller of this process.
+ *
+ * ```text
+ * read    original │ copy 1 │ copy 2 │ original │ …        absent, failed, or no longer where it was put: the original
+ * write   original → acknowledged → DEL copy, fence on every node → the caller hears of it
+ * fill    SET fence → read the original → fill.lua stores the copy if the fence is still there     (src/hotkeys)
+ * ```
+ *
+ * A copy that could not be dropped is read by no thread until it has died by its time to live. A write that failed may have run:
+ * copies are dropped, though nobody waits for it.
+ */
+import type { KeylaneError, KeylaneErrorCode } from "../errors.js";
+import type { CallLimits, Lane, WriteGate } from "../lane/contract.js";
+import { HEAD_GET, HEAD_UNCOUNTED, headOf } from "../lane/op.js";
+import type { Op } from "../lane/op.js";
+import { FLAG_SHAPE } from "../lane/replies.js";
+import { deadlineIn } from "../lane/turn.js";
+import { native } from "../native/index.js";
+import { Opcode } from "../native/types.js";
+import type { HotEntry, HotSet } from "../shared/hot-set.js";
+
+/** Longest life of a copy that is not renewed, in milliseconds. */
+export const REPLICA_LIFE_MS = 5000;
+/** Added to what is waited for copies to die: their life is counted by a server. */
+const LIFE_SLACK_MS = 200;
+/** Least time that dropping the copies may take a write that came in late. */
+const LEAST_DROP_MS = 20;
+/** A copy whose node failed to answer is not asked for so long. */
+const SHUN_MS = 1000;
+/** Reads that go to the original after a copy was absent; twice as many each time in a row. */
+const FIRST_REST = 32;
+const LONGEST_REST = 1024;
+
+const NO_LIMITS: CallLimits = {};
+const HEAD_READ = HEAD_GET | HEAD_UNCOUNTED;
+const HEAD_DROP = headOf(Opcode.DEL, 0, false) | HEAD_UNCOUNTED;
+
+/** Failures that the original would give as well. */
+const FINAL: ReadonlySet<KeylaneErrorCode> = new Set([
+  "KEYLANE_ERR_ABORTED",
+  "KEYLANE_ERR_ARGUMENT",
+  "KEYLANE_ERR_CLOSED",
+  "KEYLANE_ERR_CODEC",
+  "KEYLANE_ERR_TOO_LARGE",
+]);
+
+/** The fence of a copy: who fills it must find it there. Same tag, so same slot and node. */
+export function fenceOf(name: string): string {
+  return `${name}~fence`;
+}
+
+/** The copies of one key, as this thread uses them. */
+class Copies {
+  readonly key: string;
+  readonly names: readonly string[];
+  readonly homes: readonly number[];
+  readonly slots: readonly number[];
+  readonly #shunned: number[];
+  #turn: number;
+  #rest = 0;
+  #nextRest = FIRST_REST;
+
+  constructor({ key, replicas, homes }: HotEntry) {
+    this.key = key;
+    this.names = replicas;
+    this.homes = homes;
+    this.slots = replicas.map((name) => native.slot(name));
+    this.#shunned = replicas.map(() => 0);
+    // Threads begin anywhere, so that not all go to the same node at once.
+    this.#turn = Math.floor(Math.random() * (replicas.length + 1));
+  }
+
+  /** Whose turn it is: a copy, or, with the number of copies, the original. */
+  next(): number {
+    const { length } = this.names;
+    if (this.#rest > 0) {
+      this.#rest -= 1;
+      return length;
+    }
+    const at = this.#turn;
+    this.#turn = at === length ? 0 : at + 1;
+    const until = this.#shunned[at] ?? 0;
+    if (until === 0) return at;
+    if (performance.now() < until) return length;
+    this.#shunned[at] = 0;
+    return at;
+  }
+
+  /** The copy was there. */
+  found(): void {
+    this.#nextRest = FIRST_REST;
+  }
+
+  /** It was not: it is being filled, or written faster than that. */
+  missed(): void {
+    if (this.#rest > 0) return;
+    this.#rest = this.#nextRest;
+    this.#nextRest = Math.min(LONGEST_REST, this.#nextRest * 2);
+  }
+
+  /** Its node did not answer. */
+  shun(at: number): void {
+    this.#shunned[at] = performance.now() + SHUN_MS;
+  }
+
+  same({ replicas, homes }: HotEntry): boolean {
+    const { names } = this;
+    return (
+      names.length === replicas.length && names.every((name, i) => name === replicas[i] && this.homes[i] === homes[i])
+    );
+  }
+}
+
+/** Where hits are counted. */
+export interface HitTaker {
+  add(key: string, weight: number): void;
+}
+
+export class HotReplicas implements WriteGate {
+  readonly #set: HotSet;
+  readonly #lane: Lane;
+  readonly #hits: HitTaker | null;
+  readonly #domain: number;
+  #version = 0;
+  #byKey: ReadonlyMap<string, Copies> = new Map();
+  #bySlot: ReadonlyMap<number, readonly Copies[]> = new Map();
+  #any = false;
+
+  /** `hits` counts reads of copies as hits of their original. */
+  constructor(set: HotSet, lane: Lane, hits: HitTaker | null) {
+    this.#set = set;
+    this.#lane = lane;
+    this.#hits = hits;
+    this.#domain = lane.config.index;
+  }
+
+  /** Whether any key of the domain has copies now. One plain read, unless a newer set was published. */
+  get active(): boolean {
+    if (this.#set.version !== this.#version) this.#follow();
+    return this.#any;
+  }
+
+  /** Reads a key from one of its copies; null when the original is to be asked. */
+  read(key: string, limits: CallLimits = NO_LIMITS): Promise<unknown> | null {
+    const copies = this.#byKey.get(key);
+    if (copies === undefined) return null;
+    const at = copies.next();
+    if (at === copies.names.length || !this.#mayRead(copies, at)) return null;
+    this.#hits?.add(key, 1);
+    return this.#ask(copies, at, limits);
+  }
+
+  holds(op: Op, value: unknown): boolean {
+    const found = this.#writtenBy(op);
+    if (found === undefined) return false;
+    const left = Math.max(LEAST_DROP_MS, op.deadline - deadlineIn(0));
+    void this.#drop(found, Math.min(left, this.#lane.config.commandTimeoutMs)).then(() => op.settle(value));
+    return true;
+  }
+
+  failed(op: Op, { outcome }: KeylaneError): void {
+    const found = outcome === "not-sent" ? undefined : this.#writtenBy(op);
+    if (found !== undefined) void this.#drop(found, this.#lane.config.commandTimeoutMs);
+  }
+
+  /** All keys of an operation lie in one slot. */
+  #writtenBy({ key }: Op): readonly Copies[] | undefined {
+    return key === null ? undefined : this.#bySlot.get(native.slot(key));
+  }
+
+  /** Resolves when no copy can be read any more. */
+  async #drop(all: readonly Copies[], timeoutMs: number): Promise<void> {
+    const drops = all.flatMap(({ names }) =>
+      names.map((name) => this.#lane.call(HEAD_DROP, name, [fenceOf(name)], FLAG_SHAPE, { timeoutMs })),
+    );
+    const results = await Promise.allSettled(drops);
+    if (results.every(({ status }) => status === "fulfilled")) return;
+    this.#set.distrust(this.#domain, REPLICA_LIFE_MS + LIFE_SLACK_MS);
+  }
+
+  async #ask(copies: Copies, at: number, { timeoutMs, signal }: CallLimits): Promise<unknown> {
+    const deadline = deadlineIn(timeoutMs ?? this.#lane.config.commandTimeoutMs);
+    const half = Math.max(1, (deadline - deadlineIn(0)) >> 1);
+    try {
+      const value = await this.#lane.call(HEAD_READ, copies.names[at]!, null, null, { signal, timeoutMs: half });
+      if (value === null) copies.missed();
+      else if (this.#atHome(copies, at)) {
+        copies.found();
+        return value;
+      }
+    } catch (error) {
+      if (FINAL.has((error as KeylaneError).code)) throw error;
+      copies.shun(at);
+    }
+    const left = Math.max(1, deadline - deadlineIn(0));
+    return this.#lane.call(HEAD_READ, copies.key, null, null, { signal, timeoutMs: left });
+  }
+
+  #mayRead(copies: Copies, at: number): boolean {
+    return this.#atHome(copies, at) && this.#set.trusts(this.#domain);
+  }
+
+  /** A node that took the slot over may hold what the other had before it was dropped. */
+  #atHome({ slots, homes }: Copies, at: number): boolean {
+    return this.#lane.topology.nodeOf(slots[at]!) === homes[at];
+  }
+
+  #follow(): void {
+    const version = this.#set.version;
+    const byKey = new Map<string, Copies>();
+    const bySlot = new Map<number, Copies[]>();
+    for (const entry of this.#set.entries()) {
+      if (entry.domain !== this.#domain || entry.replicas.length === 0) continue;
+      const known = this.#byKey.get(entry.key);
+      const copies = known?.same(entry) === true ? known : new Copies(entry);
+      byKey.set(entry.key, copies);
+      const slot = native.slot(entry.key);
+      bySlot.set(slot, [...(bySlot.get(slot) ?? []), copies]);
+    }
+    this.#byKey = byKey;
+    this.#bySlot = bySlot;
+    this.#any = byKey.size > 0;
+    this.#version = version;
+  }
+}
