@@ -9,8 +9,8 @@
  * fill    SET fence → read the original → fill.lua stores the copy if the fence is still there     (src/hotkeys)
  * ```
  *
- * A copy that could not be dropped is read by no thread until it has died by its time to live. A write that failed may have run:
- * copies are dropped, though nobody waits for it.
+ * A copy that could not be dropped is read by no thread until it has died by its time to live. A write that failed may have run,
+ * so copies are dropped then, too.
  */
 import type { KeylaneError, KeylaneErrorCode } from "../errors.js";
 import type { CallLimits, Lane, WriteGate } from "../lane/contract.js";
@@ -156,14 +156,18 @@ export class HotReplicas implements WriteGate {
   holds(op: Op, value: unknown): boolean {
     const found = this.#writtenBy(op);
     if (found === undefined) return false;
-    const left = Math.max(LEAST_DROP_MS, op.deadline - deadlineIn(0));
-    void this.#drop(found, Math.min(left, this.#lane.config.commandTimeoutMs)).then(() => op.settle(value));
+    void this.#dropWithin(op, found).then(() => op.settle(value));
     return true;
   }
 
-  failed(op: Op, { outcome }: KeylaneError): void {
-    const found = outcome === "not-sent" ? undefined : this.#writtenBy(op);
-    if (found !== undefined) void this.#drop(found, this.#lane.config.commandTimeoutMs);
+  /** What the server refused may have run in part (a script). Where no answer came, nobody is kept waiting any longer. */
+  failed(op: Op, error: KeylaneError): boolean {
+    const found = error.outcome === "not-sent" ? undefined : this.#writtenBy(op);
+    if (found === undefined) return false;
+    const dropped = this.#dropWithin(op, found);
+    if (error.outcome !== "rejected") return false;
+    void dropped.then(() => op.settle(Promise.reject(error)));
+    return true;
   }
 
   /** All keys of an operation lie in one slot. */
@@ -171,8 +175,10 @@ export class HotReplicas implements WriteGate {
     return key === null ? undefined : this.#bySlot.get(native.slot(key));
   }
 
-  /** Resolves when no copy can be read any more. */
-  async #drop(all: readonly Copies[], timeoutMs: number): Promise<void> {
+  /** Resolves when no copy can be read any more, by the operation's deadline. */
+  async #dropWithin({ deadline }: Op, all: readonly Copies[]): Promise<void> {
+    const left = Math.max(LEAST_DROP_MS, deadline - deadlineIn(0));
+    const timeoutMs = Math.min(left, this.#lane.config.commandTimeoutMs);
     const drops = all.flatMap(({ names }) =>
       names.map((name) => this.#lane.call(HEAD_DROP, name, [fenceOf(name)], FLAG_SHAPE, { timeoutMs })),
     );

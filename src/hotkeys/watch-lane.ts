@@ -18,6 +18,9 @@ const SILENT_MS = 500;
 /** How long a sign of life may take. */
 const SIGN_MS = 1000;
 
+/** The lane that callers use tells of the same nodes and faults. */
+const ignore = (): void => {};
+
 /** Who hears of changes. */
 export interface Watcher {
   /** A key that was read has changed; null: any of them. */
@@ -36,9 +39,7 @@ export class WatchLane implements ConnectionHooks {
 
   constructor(config: LaneConfig, topology: Topology, watcher: Watcher) {
     const shaken = (): void => watcher.shaken();
-    const ignore = (): void => {};
     const own = { codec: "buffer", scaleReads: "master", connectionName: `${config.connectionName}-hot` } as const;
-    // The lane that callers use tells of the same nodes and faults.
     const listener = { nodeUp: shaken, nodeDown: shaken, topology: shaken, degraded: ignore, error: ignore };
     this.lane = new DomainLane({ ...config, ...own }, topology, listener);
     this.lane.accompany(this);

@@ -4,6 +4,7 @@
  */
 import { fileURLToPath } from "node:url";
 import { Domain } from "../cache/domain.js";
+import { HotReplicas } from "../cache/hot-replicas.js";
 import { CacheStore } from "../cache/store.js";
 import { Caps } from "../caps/caps.js";
 import { KeylaneError } from "../errors.js";
@@ -86,7 +87,12 @@ export class Instance {
         return new DomainLane(config, topologies[index]!, this.#listener, shares[index]?.counts);
       });
     this.store = CacheStore.open(resolved, lanes, handle?.region ?? null, shares, this.#listener);
-    const domains = lanes.map((lane, index) => new Domain(lane, this.store?.caches[index] ?? null));
+    const domains = lanes.map((lane, index) => {
+      const share = shares[index] ?? null;
+      const replicas = share === null ? null : new HotReplicas(share.set, lane, share.counts);
+      lane.gate = replicas;
+      return new Domain(lane, this.store?.caches[index] ?? null, replicas);
+    });
     const router = new Router(resolved.prefixes, resolved.fallback);
     const calls = new Calls(router, domains);
     this.calls = calls;

@@ -36,8 +36,8 @@ export interface WriteGate {
   readonly active: boolean;
   /** An operation was answered. True when the gate settles it, later. */
   holds(op: Op, value: unknown): boolean;
-  /** An operation failed; whether the server ran it may be unknown. */
-  failed(op: Op, error: KeylaneError): void;
+  /** An operation failed, and may have run all the same, or in part. True when the gate settles it, later. */
+  failed(op: Op, error: KeylaneError): boolean;
 }
 
 /** What every call may bring. `timeoutMs` is already validated. */

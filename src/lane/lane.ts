@@ -314,8 +314,8 @@ export class DomainLane implements Lane, NodeOwner, OutboxOwner, Detours, Keeper
     op.state = SETTLED;
     this.counts.failed += 1;
     this.#outstanding -= 1;
-    op.settle(Promise.reject(error));
-    if (this.gate?.active === true && !op.isRead) this.gate.failed(op, error);
+    const { gate } = this;
+    if (gate === null || !gate.active || op.isRead || !gate.failed(op, error)) op.settle(Promise.reject(error));
     if (this.#outstanding === 0 && this.#idle.length > 0) this.#notifyIdle();
   }
 

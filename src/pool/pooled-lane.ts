@@ -196,8 +196,8 @@ export class PooledLane implements Lane {
     if (op.state === QUEUED) this.#taker.dropped();
     op.state = SETTLED;
     if (op.kind !== OpKind.BLOCK) this.#countFailed(error.code);
-    op.settle(Promise.reject(error));
-    if (this.gate?.active === true && !op.isRead) this.gate.failed(op, error);
+    const { gate } = this;
+    if (gate === null || !gate.active || op.isRead || !gate.failed(op, error)) op.settle(Promise.reject(error));
     if (this.#outstanding === 0 && this.#idle.length > 0) this.#notifyIdle();
   }
 
