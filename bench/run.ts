@@ -8,6 +8,7 @@ import { parseArgs } from "node:util";
 import { cache } from "./cache.js";
 import { caps } from "./caps.js";
 import type { Settings, Suite } from "./harness/suite.js";
+import { hotkeys } from "./hotkeys.js";
 import { lane } from "./lane.js";
 import { ledger } from "./ledger.js";
 import { phases } from "./phases.js";
@@ -19,7 +20,7 @@ import { renderTable } from "./report/table.js";
 import type { Report } from "./report/types.js";
 import { route } from "./route.js";
 
-const SUITES: readonly Suite[] = [lane, pool, route, cache, caps, ledger, phases];
+const SUITES: readonly Suite[] = [lane, pool, route, cache, hotkeys, caps, ledger, phases];
 
 const USAGE = `usage: npm run bench -- <suite> [options]
 

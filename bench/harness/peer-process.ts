@@ -16,6 +16,8 @@ const CLOSE_MS = 10_000;
 export type Program =
   | "cache-child"
   | "caps-child"
+  | "hits-child"
+  | "hotkeys-child"
   | "lane-child"
   | "ledger-child"
   | "phases-child"
