@@ -76,6 +76,8 @@ function keylane({ hits, batches }: Stream, joined: boolean): HitCounter {
   const lengths = new Int32Array(BATCH);
   const perMerge = batches.length / MERGES;
   let now = 0;
+  // From here on time counts.
+  session.merge(now, info);
   /** Joins the keys as they come. */
   const gather = (from: number): void => {
     const keys: string[] = [];
