@@ -9,6 +9,7 @@ import type { Caps } from "./caps/caps.js";
 import { KeylaneError } from "./errors.js";
 import type { HotKeys } from "./hotkeys/hot-keys.js";
 import type { Calls } from "./keylane/calls.js";
+import type { Impression, ImpressionResult } from "./impressions/types.js";
 import { Instance } from "./keylane/instance.js";
 import type { InstanceListener } from "./keylane/instance.js";
 import { assertKey, badArgument, faultOfAmount, faultOfMs, ownKey, setFlags } from "./lane/arguments.js";
@@ -277,6 +278,24 @@ export class Keylane<Domains = Record<string, object>> extends EventEmitter<Keyl
   /** Billing. @throws KeylaneError `KEYLANE_ERR_OPTIONS` without the option `ledger`, and where `attach` opened */
   get ledger(): Ledger {
     return this.#instance.ledger;
+  }
+
+  /**
+   * One impression: counted for the caps of its user and booked on an account, or neither, whatever dies meanwhile. The places are
+   * reserved, entry and intent are made durable in the ledger's spool, and the answer is given; counting and booking follow
+   * until both clusters have them. The same id gets the same answer and is counted and booked once; it belongs to one user,
+   * account and amount. Calls of one process that repeat an id share the first call's deadline.
+   *
+   * @throws (rejects) KeylaneError `KEYLANE_ERR_ARGUMENT`, `KEYLANE_ERR_TOO_LARGE`; `KEYLANE_ERR_OPTIONS` without a ledger of mode
+   * `durable`, without a domain for caps, and where `attach` opened; as `ledger.add` and, with a budget, `ledger.charge`; with
+   * `caps.onError: "throw"` whatever kept the caps from being decided. The id may be asked again; it is not billed twice.
+   */
+  impression(request: Impression): Promise<ImpressionResult> {
+    try {
+      return this.#instance.impressions.ask(request);
+    } catch (error) {
+      return Promise.reject(error as Error);
+    }
   }
 
   /** The ioredis client of a domain, with connections of its own; closed with this instance. */

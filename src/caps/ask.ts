@@ -8,6 +8,14 @@ import type { Place } from "./replicas.js";
 /** c check | t take | r reserve | m commit */
 export type Operation = "c" | "t" | "r" | "m";
 
+/** What an impression needs to know of its reservation beside the decision. */
+export interface Told {
+  /** Counted and billed before. */
+  settled: boolean;
+  /** Server's time of the decision; 0 when no server made it. */
+  at: number;
+}
+
 export class Ask {
   readonly decider: Decider;
   readonly op: Operation;
@@ -22,6 +30,7 @@ export class Ask {
   ticket = 0;
   sent = 0;
   place: Place | null = null;
+  told: Told | null = null;
   /** Sent a second time, with the boundaries of the server's time. */
   again = false;
 

@@ -12,10 +12,10 @@ import { badArgument, faultOfMs } from "../lane/arguments.js";
 import { KeylaneError } from "../errors.js";
 import type { CallOptions, Reply } from "../types.js";
 import { Ask } from "./ask.js";
-import type { Operation } from "./ask.js";
+import type { Operation, Told } from "./ask.js";
 import { Denials } from "./denials.js";
 import type { UserDenials } from "./denials.js";
-import { Decider, noDecision } from "./decider.js";
+import { Decider, noDecision, noDomain, otherCaps } from "./decider.js";
 import type { Counts } from "./decider.js";
 import { Floors } from "./floors.js";
 import type { CapsHome } from "./policy.js";
@@ -24,7 +24,7 @@ import { MAX_TEXT, MAX_USER, Planner, assertText, markOf } from "./plan.js";
 import type { Plan } from "./plan.js";
 import { CAP_WORDS, HEAD_WORDS, Status, isDecision, statesOf } from "./reply.js";
 import type { Place } from "./replicas.js";
-import { DECIDE, UNDO } from "./scripts.js";
+import { DECIDE, keyOf, UNDO } from "./scripts.js";
 import type { Cap, CapsResult, IdOptions, KeyCap, ReserveOptions, TakeOptions } from "./types.js";
 
 const NO_OPTIONS: CallOptions = {};
@@ -80,6 +80,15 @@ export class Caps {
     return fault === null ? this.#decide("m", user, caps, options.id, 0, options) : Promise.reject(fault);
   }
 
+  /**
+   * As `reserve`, for an impression: `told` hears when it was decided, and whether the id is counted and billed already.
+   *
+   * @internal
+   */
+  hold(user: string, caps: readonly Cap[], options: IdOptions, told: Told): Promise<CapsResult> {
+    return this.#decide("r", user, caps, options.id, this.#home.options.reservationMs, options, told);
+  }
+
   /** Gives the places of a reservation back. False when there is none. Rejects when the script's answer cannot be had. */
   release(user: string, caps: readonly Cap[], options: IdOptions): Promise<boolean> {
     return this.#undo("l", user, caps, options);
@@ -106,10 +115,6 @@ export class Caps {
     return { ...this.#counts };
   }
 
-  #keyOf(user: string): string {
-    return `${this.#home.options.prefix}caps:{${user}}`;
-  }
-
   #decide(
     op: Operation,
     user: string,
@@ -117,6 +122,7 @@ export class Caps {
     id: string | undefined,
     lifeMs: number,
     options: CallOptions,
+    told: Told | null = null,
   ): Promise<CapsResult> {
     try {
       const plan = this.#planner.plan(caps);
@@ -127,10 +133,12 @@ export class Caps {
       if (denial !== null) return Promise.resolve(denial);
       assertText("user", user, MAX_USER);
       const decider = this.#ready();
-      const key = this.#keyOf(user);
+      const key = keyOf(this.#home.options.prefix, user);
       const shared = mayKnow ? this.#known(this.#denials.fetch(user, key), plan, id) : null;
       if (shared !== null) return Promise.resolve(shared);
-      return this.#ask(new Ask(decider, op, user, key, plan, id ?? "", lifeMs, options));
+      const ask = new Ask(decider, op, user, key, plan, id ?? "", lifeMs, options);
+      ask.told = told;
+      return this.#ask(ask);
     } catch (error) {
       return Promise.reject(error as Error);
     }
@@ -171,6 +179,7 @@ export class Caps {
     if (!answered || reply[0] === Status.OTHER_TIME) return decider.failed(slot, noDecision(decider.domain));
     if (reply[0] === Status.OTHER_CAPS) throw otherCaps();
     decider.answered(slot);
+    if (ask.told !== null) Object.assign(ask.told, { settled: reply[0] === Status.SETTLED, at: reply[1] });
     this.#counts.repaired += reply.at(-1)!;
     if (ask.floors !== null) this.#floors!.raised(user, plan);
     const result: CapsResult = {
@@ -210,7 +219,7 @@ export class Caps {
     assertText("user", user, MAX_USER);
     assertLimits(options);
     const decider = this.#ready();
-    const key = this.#keyOf(user);
+    const key = keyOf(this.#home.options.prefix, user);
     const send = (now: number): Promise<Reply> => {
       const words = ["1", key, op, options.id, markOf(plan), String(plan.length)];
       for (const cap of plan) words.push(cap.field, cap.window(now));
@@ -243,14 +252,9 @@ export class Caps {
   }
 
   #ready(): Decider {
-    if (this.#decider !== null) return this.#decider;
-    const message = 'caps: no domain has the prefix "fc:"; name the one that holds them: caps: { domain }';
-    throw new KeylaneError("KEYLANE_ERR_OPTIONS", message);
+    if (this.#decider === null) throw noDomain();
+    return this.#decider;
   }
-}
-
-function otherCaps(): KeylaneError {
-  return new KeylaneError("KEYLANE_ERR_ARGUMENT", "the id stands for other caps", { outcome: "rejected" });
 }
 
 function faultOfId(id: unknown): KeylaneError | null {

@@ -1,13 +1,18 @@
 -- Decides about all caps of one user, and counts all or none.
 --
--- ARGV: operation (c check | t take | r reserve | m commit) | id or '' | mark | life of a reservation | number of caps,
--- then per cap: field | limit | window; then, after a failover, per cap: count seen | its end | until when it stands.
+-- ARGV: operation (c check | t take | r reserve | m commit | b<at> count what is billed, which happened then) | id or '' |
+-- mark | life of a reservation, or least life of a billed id | number of caps, then per cap: field | limit | window; then,
+-- after a failover, per cap: count seen | its end | until when it stands.
+--
+-- What is billed is counted whatever the limits say, in the windows of `at`: where such a window has ended, nothing is left
+-- to count. An id lives at least as long as its windows, so counting it again at any time changes nothing.
 --
 -- Gives { status, now, per cap: used, ms until one more fits or the count falls, ms until the count ends, and after a denial
--- the ids remembered }. status: 1 allowed | 0 denied | 2 the id was allowed before | -1 send the boundaries of `now` |
--- -2 the id stands for other caps.
+-- the ids remembered }. status: 1 allowed | 0 denied | 2 the id was allowed before | 3 the same, and it is billed |
+-- -1 send the boundaries of `now` | -2 the id stands for other caps.
 
-local op, id, mark, life, n = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5])
+local op, id, mark, life, n = string.sub(ARGV[1], 1, 1), ARGV[2], ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5])
+local happened = op == 'b' and math.min(tonumber(string.sub(ARGV[1], 2)), now) or now
 local caps, fields, longest = {}, { '' }, 0
 for i = 1, n do
   local at = 3 + 3 * i
@@ -37,49 +42,71 @@ for i, cap in ipairs(caps) do
   if used >= cap.limit then full = true end
 end
 
-local status = full and 0 or 1
-local commits = record and record.state == 'h' and (op == 't' or op == 'm')
-if record then status = commits and 1 or 2 end
+local status = (full and op ~= 'b') and 0 or 1
+local commits = record and record.state == 'h' and (op == 't' or op == 'm' or op == 'b')
+local known = record and not commits
+if record then status = commits and 1 or record.state == 'b' and 3 or 2 end
 
-local made = ''
+-- The end of the window that a count belongs to; nil when it has ended.
+local function endFor(cap)
+  if cap.kind == 's' then
+    local ends = (math.floor(happened / cap.sub) + 1) * cap.sub - 1 + cap.span
+    return ends > now and ends or nil
+  end
+  if cap.kind == 'f' and now - happened >= cap.span then return nil end
+  if cap.kind == 'c' and happened < cap.ends - cap.span then return nil end
+  -- A window that is open goes on, whatever its kind would begin now.
+  local ends = cap.kind == 'f' and happened + cap.span or cap.ends
+  for _, part in ipairs(cap.parts) do
+    if part.kind == ':' then ends = part.ends end
+  end
+  return ends
+end
+
+local made, ends = '', now + (op == 'r' and life or longest)
+if op == 'b' then ends = now + math.max(longest + math.ceil(longest / SUB_BUCKETS), life) end
 if status == 1 and op ~= 'c' then
   for _, cap in ipairs(caps) do
     local parts = cap.parts
-    if commits and takeOff(parts, record.ends, ';') then cap.used = cap.used - 1 end
-    if op == 'r' then
-      add(parts, now + life, ';', 1)
-    else
-      -- A window that is open goes on, whatever its kind would begin now.
-      if cap.kind ~= 's' then
-        for _, part in ipairs(parts) do
-          if part.kind == ':' then cap.ends = part.ends end
-        end
-      end
-      add(parts, cap.ends, ':', 1)
+    if commits and takeOff(parts, record.ends, ';') then
+      cap.used, cap.dirty, dirty = cap.used - 1, true, true
     end
-    cap.used, cap.dirty, dirty = cap.used + 1, true, true
+    if op == 'r' then
+      add(parts, ends, ';', 1)
+      cap.used, cap.dirty, dirty = cap.used + 1, true, true
+    else
+      local last = endFor(cap)
+      if last then
+        cap.ends = last
+        add(parts, last, ':', 1)
+        cap.used, cap.dirty, dirty = cap.used + 1, true, true
+      end
+    end
   end
-  if id ~= '' then
-    local ends = now + (op == 'r' and life or longest)
-    made = digits(ends) .. ' ' .. mark .. (op == 'r' and ' h ' or ' t ') .. digits(now)
-  end
+  local state = op == 'r' and ' h ' or op == 'b' and ' b ' or ' t '
+  if id ~= '' then made = digits(ends) .. ' ' .. mark .. state .. digits(happened) end
+elseif op == 'b' and known and record.state == 't' then
+  -- Counted by a take, and billed now.
+  made = digits(ends) .. ' ' .. mark .. ' b ' .. digits(record.at)
 end
+if made ~= '' then dirty = true end
 
 if dirty then
   local ending, pruneAt, kept = string.match(found[1] or '', '^(%d+) (%d+) (%d+)$')
   ending, pruneAt, kept = tonumber(ending or 0), tonumber(pruneAt or 0), tonumber(kept or 0)
   local written = { 'HSET', key }
   for _, cap in ipairs(caps) do
-    if cap.dirty then
+    if cap.dirty and #cap.parts > 0 then
       written[#written + 1], written[#written + 2] = cap.field, format(cap.parts)
       local last = cap.parts[#cap.parts].ends
       if last > ending then ending = last end
+    elseif cap.dirty then
+      redis.call('HDEL', key, cap.field)
     end
   end
   if made ~= '' then
     written[#written + 1], written[#written + 2] = 'i' .. id, made
-    local last = now + (op == 'r' and life or longest)
-    if last > ending then ending = last end
+    if ends > ending then ending = ends end
   end
   -- What has ended goes when there is as much of it as of the rest, or when a longest window has passed.
   local size = redis.call('HLEN', key)

@@ -15,7 +15,7 @@ import { Replicas } from "./replicas.js";
 import type { CapScript } from "./scripts.js";
 import type { CapsResult } from "./types.js";
 
-const HEAD_SCRIPT = headOf(Opcode.EVALSHA, 2, false);
+export const HEAD_SCRIPT = headOf(Opcode.EVALSHA, 2, false);
 
 /** Errors that say nothing of the servers. */
 const CALLERS: ReadonlySet<KeylaneErrorCode> = new Set([
@@ -91,4 +91,13 @@ export function noDecision(domain: Domain): KeylaneError {
     command: "EVALSHA",
     domain: name,
   });
+}
+
+export function noDomain(): KeylaneError {
+  const message = 'caps: no domain has the prefix "fc:"; name the one that holds them: caps: { domain }';
+  return new KeylaneError("KEYLANE_ERR_OPTIONS", message);
+}
+
+export function otherCaps(): KeylaneError {
+  return new KeylaneError("KEYLANE_ERR_ARGUMENT", "the id stands for other caps", { outcome: "rejected" });
 }

@@ -9,6 +9,8 @@ export const Status = {
   ALLOWED: 1,
   /** The id was allowed before. */
   REMEMBERED: 2,
+  /** The same, and it is billed: nothing is left to do. */
+  SETTLED: 3,
   /** The boundaries sent do not hold the server's time. */
   OTHER_TIME: -1,
   /** The id stands for other caps. */

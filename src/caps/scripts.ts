@@ -22,3 +22,8 @@ export const DECIDE = scriptOf(WINDOWS + read("decide.lua"));
 export const UNDO = scriptOf(WINDOWS + read("undo.lua"));
 /** takeKey */
 export const KEY = scriptOf(read("key.lua"));
+
+/** The hash of a user. */
+export function keyOf(prefix: string, user: string): string {
+  return `${prefix}caps:{${user}}`;
+}

@@ -4,7 +4,7 @@
 --
 --   ''            end of the key | when to prune next | fields left by the last pruning
 --   window name   end:count end:count end;count …     counts until `end` (:), places held until `end` (;), by end
---   i<id>         end mark state at                   an id: t taken, h held, and when; `mark` names the list of caps
+--   i<id>         end mark state at                   an id: t taken, h held, b billed, and when; `mark` names the list of caps
 --
 -- All times are the server's, in milliseconds. What has ended counts for nothing, wherever it still stands. A fixed or
 -- civil window is one count; a sliding one has a count per sub-bucket, which stays until the last millisecond of the

@@ -6,8 +6,10 @@ import { fileURLToPath } from "node:url";
 import { Domain } from "../cache/domain.js";
 import { HotReplicas } from "../cache/hot-replicas.js";
 import { CacheStore } from "../cache/store.js";
+import { BilledCounts } from "../caps/billed.js";
 import { Caps } from "../caps/caps.js";
 import { KeylaneError } from "../errors.js";
+import { Impressions } from "../impressions/impressions.js";
 import { badArgument } from "../lane/arguments.js";
 import type { Lane } from "../lane/contract.js";
 import { DomainLane } from "../lane/lane.js";
@@ -60,6 +62,7 @@ export class Instance {
   #ledger: Ledger | null = null;
   /** This thread's part in hot keys. */
   readonly #hot: HotShare | null;
+  #impressions: Impressions | null = null;
 
   /** @throws KeylaneError as `Keylane.open` and `Keylane.attach` do before anything is dialled */
   constructor(options: OpenOptions, handle: KeylaneHandle | null, pool: PoolHandle | null, told: InstanceListener) {
@@ -127,7 +130,7 @@ export class Instance {
     if (this.#host !== null) await this.#host.open();
     else if (this.#guest !== null) await this.#guest.open(lanes[0]!.connectTimeoutMs);
     else await Promise.all(this.#lanes.map((lane) => (lane instanceof DomainLane ? lane.open() : undefined)));
-    if (!this.#attached && ledger !== null) this.#ledger = await this.#openLedger(ledger);
+    if (!this.#attached && ledger !== null) await this.#openLedger(ledger);
     this.store?.opened();
     this.hotKeys.loop?.start();
   }
@@ -136,6 +139,13 @@ export class Instance {
   get ledger(): Ledger {
     if (this.#ledger !== null) return this.#ledger;
     const message = "there is no ledger: it needs the option `ledger`, and belongs to the thread that opened";
+    throw new KeylaneError("KEYLANE_ERR_OPTIONS", message);
+  }
+
+  /** @throws KeylaneError `KEYLANE_ERR_OPTIONS` where there are none */
+  get impressions(): Impressions {
+    if (this.#impressions !== null) return this.#impressions;
+    const message = 'impressions need a ledger of mode "durable", and belong to the thread that opened';
     throw new KeylaneError("KEYLANE_ERR_OPTIONS", message);
   }
 
@@ -196,6 +206,7 @@ export class Instance {
   end(): number {
     this.hotKeys.loop?.end();
     this.store?.close();
+    this.#impressions?.end();
     this.#ledger?.destroy();
     let lost = 0;
     for (const lane of this.#lanes) lost += lane.destroy();
@@ -211,21 +222,39 @@ export class Instance {
   }
 
   /** The ledger goes on booking over the lanes when callers are refused, so its calls go to domains of its own. */
-  #openLedger(policy: LedgerPolicy): Promise<Ledger> {
+  async #openLedger(policy: LedgerPolicy): Promise<void> {
     const own = this.calls.domains.map(({ lane, cache }) => new Domain(lane, cache));
-    const { lane } = own.find(({ name }) => name === policy.domain)!;
     const calls = new Calls(this.calls.router, own);
-    return Ledger.open(policy, {
+    const tell = (error: KeylaneError): void => this.#listener.error(error);
+    const { lane } = own.find(({ name }) => name === policy.domain)!;
+    const ledger = await Ledger.open(policy, {
       script: (source) => calls.script(source),
       domainOf: (key) => calls.domainOf(key).name,
       upheavals: () => lane.topology.version + lane.reconnects(),
-      tell: (error) => this.#listener.error(error),
+      tell,
     });
+    this.#ledger = ledger;
+    if (policy.mode !== "durable") return;
+    const { domain, prefix } = this.#resolved.caps;
+    const counts = new BilledCounts(own[domain] ?? null, prefix);
+    this.#impressions = new Impressions({ caps: this.caps, counts, ledger: ledger.parts, tell });
   }
 
-  #closeLedger(ledger: Ledger, timeoutMs: number): Promise<number> {
+  async #closeLedger(ledger: Ledger, timeoutMs: number): Promise<number> {
     for (const domain of this.calls.domains) domain.close();
-    return ledger.close(timeoutMs);
+    const began = performance.now();
+    if (this.#impressions !== null) {
+      // None of them waits longer than its own deadlines.
+      let timer: NodeJS.Timeout | undefined;
+      const late = new Promise<void>((resolve) => {
+        timer = setTimeout(resolve, Math.min(timeoutMs, LONGEST_TIMER_MS));
+      });
+      await Promise.race([this.#impressions.close(), late]);
+      clearTimeout(timer);
+    }
+    const lost = await ledger.close(Math.max(1, timeoutMs - (performance.now() - began)));
+    this.#impressions?.end();
+    return lost;
   }
 }
 

@@ -8,6 +8,7 @@ import { open, rename } from "node:fs/promises";
 import { dirname, join, resolve } from "node:path";
 import type { KeylaneError } from "../errors.js";
 import { spoolFault } from "./fault.js";
+import type { IdIndex } from "./journal.js";
 import type { Line } from "./line.js";
 import { IDENTITY, scanFolder } from "./scan.js";
 import { cutFile, FileSegment, syncFolder } from "./segment.js";
@@ -21,12 +22,14 @@ export interface Found {
   readonly budgets: Map<string, bigint>;
   /** Largest sequence number. */
   readonly last: number;
+  /** Impressions and denials of each segment. */
+  readonly journal: ReadonlyMap<number, IdIndex>;
   readonly kept: readonly { readonly segment: Segment; readonly entries: number }[];
 }
 
 /** What a spool without a folder begins with. */
 export function nothing(): Found {
-  return { id: newId(), lines: new Map(), budgets: new Map(), last: 0, kept: [] };
+  return { id: newId(), lines: new Map(), budgets: new Map(), journal: new Map(), last: 0, kept: [] };
 }
 
 function newId(): string {
@@ -50,7 +53,7 @@ export async function takeUp(folder: string, tell: (fault: KeylaneError) => void
   for (const name of readdirSync(folder)) {
     if (name.endsWith(".new")) rmSync(join(folder, name), { force: true });
   }
-  const { id, segments, rest, lines, budgets, counts, last } = scanFolder(folder);
+  const { id, segments, rest, lines, budgets, counts, journal, last } = scanFolder(folder);
   const tail = segments.at(-1);
   if (tail !== undefined && rest.length > 0) {
     if (rest.some((byte) => byte !== 0)) {
@@ -65,7 +68,7 @@ export async function takeUp(folder: string, tell: (fault: KeylaneError) => void
     segment: FileSegment.existing(number, path, size),
     entries: counts.get(number)!,
   }));
-  return { id: id ?? (await nameFolder(folder)), lines, budgets, last, kept };
+  return { id: id ?? (await nameFolder(folder)), lines, budgets, journal, last, kept };
 }
 
 async function nameFolder(folder: string): Promise<string> {

@@ -8,11 +8,13 @@
  *         │ magic  │ length │ CRC-32 │ count  │ records …   │   CRC-32 over length, count and records
  *         └────────┴────────┴────────┴────────┴─────────────┘
  * record  0        2      3        4           6          8         16       24
- *         ┌────────┬──────┬────────┬───────────┬──────────┬─────────┬────────┬──────────┬──────────┬─────┬──────────┐
- *         │ length │ kind │ id len │ acct. len │ bud. len │ seq f64 │ at f64 │ amount   │ account  │ id  │ budget   │
- *         └────────┴──────┴────────┴───────────┴──────────┴─────────┴────────┴──────────┴──────────┴─────┴──────────┘
+ *         ┌────────┬──────┬────────┬───────────┬──────────┬─────────┬────────┬──────────┬─────────┬────┬────────┬──────┐
+ *         │ length │ kind │ id len │ acct. len │ bud. len │ seq f64 │ at f64 │ amount   │ account │ id │ budget │ more │
+ *         └────────┴──────┴────────┴───────────┴──────────┴─────────┴────────┴──────────┴─────────┴────┴────────┴──────┘
  * kind 1, an entry. Kinds 2 and 3 open a segment and tell what earlier ones held of an account (2) or budget (3):
  * seq is the last one, at the number of entries, and id the sum in decimal, which may need more than 64 bits.
+ * kind 4, an entry of an impression; more: what is to be counted for it (JSON). kind 5, an impression that was
+ * denied, no entry; more: the answer.
  * ```
  */
 import { crc32 } from "node:zlib";
@@ -22,12 +24,16 @@ export const FRAME_HEAD = 16;
 /** "KLSP" */
 export const MAGIC = 0x50_53_4c_4b;
 const RECORD_HEAD = 32;
-/** Longest record: 32 bytes, an account, an id and a budget. */
+/** Longest record without `more`: 32 bytes, an account, an id and a budget. */
 export const MAX_RECORD = RECORD_HEAD + 512 + 255 + 512;
+/** Bytes of `more` at most: with them, a record's length still fits its two bytes. */
+export const MAX_MORE = 64_000;
 
 export const ENTRY = 1;
 export const ACCOUNT_TOTAL = 2;
 export const BUDGET_TOTAL = 3;
+export const IMPRESSION = 4;
+export const DENIAL = 5;
 
 /** Records in the making, with room for the frame's head in front. */
 export class FrameWriter {
@@ -36,8 +42,9 @@ export class FrameWriter {
   #count = 0;
 
   /** Adds a record; gives its place in the frame. */
-  add(kind: number, { seq, account, id, amount, at, budget }: Entry): number {
-    if (this.#bytes.length - this.#end < MAX_RECORD) this.#grow();
+  add(kind: number, { seq, account, id, amount, at, budget }: Entry, more = ""): number {
+    // A UTF-16 unit has three bytes at most.
+    while (this.#bytes.length - this.#end < MAX_RECORD + 3 * more.length) this.#grow();
     const start = this.#end;
     const bytes = this.#bytes;
     let end = start + RECORD_HEAD;
@@ -47,6 +54,7 @@ export class FrameWriter {
     end += idLength;
     const budgetLength = budget === "" ? 0 : bytes.write(budget, end);
     end += budgetLength;
+    if (more !== "") end += bytes.write(more, end);
     bytes.writeUInt16LE(end - start, start);
     bytes[start + 2] = kind;
     bytes[start + 3] = idLength;
@@ -107,6 +115,12 @@ export function recordLength(bytes: Buffer, from: number): number {
 
 export function recordKind(bytes: Buffer, from: number): number {
   return bytes[from + 2]!;
+}
+
+/** What the record at `from` holds behind its entry. */
+export function readMore(bytes: Buffer, from: number): string {
+  const behind = RECORD_HEAD + bytes.readUInt16LE(from + 4) + bytes[from + 3]! + bytes.readUInt16LE(from + 6);
+  return bytes.toString("utf8", from + behind, from + recordLength(bytes, from));
 }
 
 /** The record at `from`. */

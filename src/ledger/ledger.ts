@@ -30,6 +30,13 @@ function scriptOf(servers: LedgerServers, name: "book" | "lease" | "read"): Scri
   return servers.script(readFileSync(new URL(`./${name}.lua`, import.meta.url), "utf8"));
 }
 
+/** What impressions need of a ledger. */
+export interface LedgerParts {
+  readonly policy: LedgerPolicy;
+  readonly spool: Spool;
+  readonly budgets: Budgets;
+}
+
 /** Billing; `Keylane.ledger`. */
 export class Ledger {
   readonly #policy: LedgerPolicy;
@@ -133,7 +140,7 @@ export class Ledger {
   }
 
   /**
-   * Resolves when everything added so far is booked.
+   * Resolves when everything added so far is booked, and every impression counted.
    *
    * @throws (rejects) KeylaneError of an account that cannot be booked (for example `KEYLANE_ERR_OVERFLOW`), when all others are;
    * `KEYLANE_ERR_TIMEOUT` after `timeoutMs` (default: never). Entries stay, and are booked as soon as they can be.
@@ -142,14 +149,15 @@ export class Ledger {
     const fault = timeoutMs === undefined ? null : faultOfMs("timeoutMs", timeoutMs);
     if (fault !== null) throw fault;
     const expiry = new AbortController();
-    const flushed = this.#spool.drained().then(() => this.#booker.flush(expiry.signal));
+    const flushed = this.#settled(expiry.signal);
     if (timeoutMs === undefined) return flushed;
     let timer: NodeJS.Timeout | undefined;
     const late = new Promise<never>((_, reject) => {
       timer = setTimeout(
         () => {
-          const { pending } = this.#spool;
-          const message = `ledger.flush: ${pending} entries are not booked after ${timeoutMs} ms; they are kept`;
+          const { pending, journal } = this.#spool;
+          const what = `${pending} entries are not booked, ${journal.uncounted} impressions not counted`;
+          const message = `ledger.flush: ${what} after ${timeoutMs} ms; they are kept`;
           reject(
             new KeylaneError("KEYLANE_ERR_TIMEOUT", message, { domain: this.#policy.domain, outcome: "not-sent" }),
           );
@@ -162,13 +170,25 @@ export class Ledger {
     return Promise.race([flushed, late]).finally(() => clearTimeout(timer));
   }
 
+  async #settled(signal: AbortSignal): Promise<void> {
+    await this.#spool.drained();
+    const counted = this.#spool.journal.counted(signal);
+    await this.#booker.flush(signal);
+    await counted;
+  }
+
   /** What waits, and what troubles it. O(accounts). */
   pending(): LedgerPending {
-    const { pending: entries, kept, lines } = this.#spool;
+    const { pending: entries, kept, lines, journal } = this.#spool;
     let accounts = 0;
     for (const line of lines.values()) if (line.open > 0) accounts += 1;
     const { rebooked, duplicates, failing } = this.#booker;
-    return { entries, accounts, kept, rebooked, duplicates, failing };
+    return { entries, accounts, kept, uncounted: journal.uncounted, rebooked, duplicates, failing };
+  }
+
+  /** What impressions are made of. @internal */
+  get parts(): LedgerParts {
+    return { policy: this.#policy, spool: this.#spool, budgets: this.#budgets };
   }
 
   /**

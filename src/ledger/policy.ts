@@ -92,6 +92,8 @@ export interface LedgerPending {
   readonly accounts: number;
   /** Entries booked and still kept in the spool. */
   readonly kept: number;
+  /** Impressions that are billed and not counted yet, or perhaps not any more. */
+  readonly uncounted: number;
   /** Entries booked a second time because a failover had lost them, since `open`. */
   readonly rebooked: number;
   /** Entries dropped because their id was booked before, since `open`. */

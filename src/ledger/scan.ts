@@ -7,7 +7,19 @@ import { existsSync, readFileSync, readdirSync } from "node:fs";
 import { join } from "node:path";
 import type { Entry } from "./entry.js";
 import { spoolFault } from "./fault.js";
-import { ACCOUNT_TOTAL, ENTRY, FRAME_HEAD, frameAt, nextFrame, readRecord, recordKind, recordLength } from "./frame.js";
+import {
+  ACCOUNT_TOTAL,
+  DENIAL,
+  ENTRY,
+  FRAME_HEAD,
+  frameAt,
+  IMPRESSION,
+  nextFrame,
+  readRecord,
+  recordKind,
+  recordLength,
+} from "./frame.js";
+import { IdIndex } from "./journal.js";
 import { Line, placeOf } from "./line.js";
 import { segmentName } from "./segment.js";
 
@@ -29,6 +41,8 @@ export interface Scanned {
   readonly budgets: Map<string, bigint>;
   /** Entries of each segment. */
   readonly counts: ReadonlyMap<number, number>;
+  /** Impressions and denials of each segment. */
+  readonly journal: ReadonlyMap<number, IdIndex>;
   /** Largest sequence number. */
   readonly last: number;
   /** Bytes behind the last whole frame. */
@@ -62,8 +76,8 @@ export function scanFolder(folder: string, visit: (entry: Entry) => void = () =>
     }
     segments.push({ number, path, size });
   }
-  const { lines, budgets, counts, last } = scan;
-  return { id, segments, rest, lines, budgets, counts, last };
+  const { lines, budgets, counts, journal, last } = scan;
+  return { id, segments, rest, lines, budgets, counts, journal, last };
 }
 
 function namesIn(folder: string): string[] {
@@ -98,6 +112,7 @@ class Scan {
   readonly lines = new Map<string, Line>();
   readonly budgets = new Map<string, bigint>();
   readonly counts = new Map<number, number>();
+  readonly journal = new Map<number, IdIndex>();
   last = 0;
   readonly #visit: (entry: Entry) => void;
 
@@ -109,22 +124,25 @@ class Scan {
   segment(number: number, path: string, bytes: Buffer, first: boolean): number {
     let count = 0;
     let at = 0;
+    const ids = new IdIndex();
     for (let length = frameAt(bytes, at); length > 0; length = frameAt(bytes, at)) {
       const end = at + length;
       for (let from = at + FRAME_HEAD; from < end; from += recordLength(bytes, from)) {
         const record = readRecord(bytes, from);
         const kind = recordKind(bytes, from);
         this.last = Math.max(this.last, record.seq);
-        if (kind === ENTRY) {
+        if (kind === IMPRESSION || kind === DENIAL) ids.add(record.id, from, kind);
+        if (kind === ENTRY || kind === IMPRESSION) {
           this.#entry(record, placeOf(number, from));
           count += 1;
-        } else this.#total(kind, record, path, first);
+        } else if (kind !== DENIAL) this.#total(kind, record, path, first);
       }
       at = end;
     }
     if (at === 0) throw spoolFault(path, "it is damaged at byte 0");
     if (at < bytes.length && nextFrame(bytes, at + 1) !== -1) throw spoolFault(path, `it is damaged at byte ${at}`);
     this.counts.set(number, count);
+    if (ids.size > 0) this.journal.set(number, ids);
     return at;
   }
 

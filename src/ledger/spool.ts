@@ -9,7 +9,22 @@ import type { Entry } from "./entry.js";
 import { spoolFault } from "./fault.js";
 import { makeFolder, nothing, takeUp } from "./folder.js";
 import type { Found } from "./folder.js";
-import { ACCOUNT_TOTAL, BUDGET_TOTAL, ENTRY, FrameWriter, MAX_RECORD, readRecord } from "./frame.js";
+import {
+  ACCOUNT_TOTAL,
+  BUDGET_TOTAL,
+  DENIAL,
+  ENTRY,
+  FrameWriter,
+  IMPRESSION,
+  MAX_RECORD,
+  readMore,
+  readRecord,
+  recordKind,
+  recordLength,
+} from "./frame.js";
+import { Group } from "./group.js";
+import { Journal } from "./journal.js";
+import type { Recorded } from "./journal.js";
 import { Line, offsetOf, placeOf, segmentOf } from "./line.js";
 import type { Place } from "./line.js";
 import { FolderLock } from "./lock.js";
@@ -30,22 +45,6 @@ interface Kept {
   settledAt: number;
 }
 
-/** Entries that share a frame. */
-class Group {
-  readonly frame = new FrameWriter();
-  readonly lines: Line[] = [];
-  readonly offsets: number[] = [];
-  readonly seqs: number[] = [];
-  readonly amounts: bigint[] = [];
-  readonly budgets: string[] = [];
-  resolve!: () => void;
-  reject!: (error: KeylaneError) => void;
-  readonly promise = new Promise<void>((resolve, reject) => {
-    this.resolve = resolve;
-    this.reject = reject;
-  });
-}
-
 export class Spool {
   readonly id: string;
   /** The first sequence number of this opening. */
@@ -53,6 +52,8 @@ export class Spool {
   readonly lines: Map<string, Line>;
   /** Spent of each budget, as acknowledged. */
   readonly budgets: Map<string, bigint>;
+  /** Impressions and denials in it. */
+  readonly journal: Journal;
   /** Entries acknowledged and not booked. */
   pending = 0;
   /** Called with the accounts of the entries that were acknowledged, once each. */
@@ -80,6 +81,7 @@ export class Spool {
     this.budgets = found.budgets;
     this.first = Math.max(found.last + JUMP, Date.now() * PER_MS);
     this.#seq = this.first;
+    this.journal = new Journal(found.journal, (place) => this.record(place));
     for (const { segment, entries } of found.kept) {
       this.#kept.set(segment.number, { segment, entries, open: entries, settledAt: performance.now() });
       this.pending += entries;
@@ -111,8 +113,11 @@ export class Spool {
     }
   }
 
-  /** Takes an entry; resolves when it is acknowledged. Of several taken in one turn, all get the same promise. */
-  add(account: string, id: string, amount: bigint, at: number, budget: string): Promise<void> {
+  /**
+   * Takes an entry; resolves when it is acknowledged. Of several taken in one turn, all get the same promise. With `more`, at most
+   * `MAX_MORE` bytes, it is the entry of an impression.
+   */
+  add(account: string, id: string, amount: bigint, at: number, budget: string, more = ""): Promise<void> {
     if (this.#broken !== null) return Promise.reject(this.#broken);
     if (this.#sealed) return Promise.reject(this.#closedFault());
     if (this.pending + this.#taken >= this.#policy.maxPending) {
@@ -125,11 +130,28 @@ export class Spool {
     const seq = this.#seq;
     this.#seq = seq + 1;
     this.#taken += 1;
+    group.taken += 1;
     group.lines.push(line);
-    group.offsets.push(group.frame.add(ENTRY, { seq, account, id, amount, at, budget }));
+    const kind = more === "" ? ENTRY : IMPRESSION;
+    const offset = group.frame.add(kind, { seq, account, id, amount, at, budget }, more);
+    if (more !== "") group.marked.push({ kind, id, offset, more });
+    group.offsets.push(offset);
     group.seqs.push(seq);
     group.amounts.push(amount);
     group.budgets.push(budget);
+    this.#schedule();
+    return group.promise;
+  }
+
+  /** Writes that an impression was denied, with the answer; resolves when it is acknowledged. */
+  deny(id: string, at: number, more: string): Promise<void> {
+    if (this.#broken !== null) return Promise.reject(this.#broken);
+    if (this.#sealed) return Promise.reject(this.#closedFault());
+    const group = this.#group;
+    this.#taken += 1;
+    group.taken += 1;
+    const offset = group.frame.add(DENIAL, { seq: 0, account: "", id, amount: 0n, at, budget: "" }, more);
+    group.marked.push({ kind: DENIAL, id, offset, more });
     this.#schedule();
     return group.promise;
   }
@@ -141,7 +163,8 @@ export class Spool {
 
   /** The entry at a place. @throws KeylaneError `KEYLANE_ERR_SPOOL` when it cannot be read */
   read(place: Place): Entry {
-    const kept = this.#kept.get(segmentOf(place))!;
+    const kept = this.#kept.get(segmentOf(place));
+    if (kept === undefined) throw this.#closedFault();
     const offset = offsetOf(place);
     try {
       return readRecord(kept.segment.read(offset, MAX_RECORD), 0);
@@ -149,6 +172,17 @@ export class Spool {
       const where = this.#policy.directory ?? "in memory";
       throw spoolFault(where, `segment ${kept.segment.number} cannot be read at byte ${offset}`, error);
     }
+  }
+
+  /** The whole record at a place. @throws KeylaneError `KEYLANE_ERR_SPOOL` when it cannot be read */
+  record(place: Place): Recorded {
+    const entry = this.read(place);
+    const { segment } = this.#kept.get(segmentOf(place))!;
+    const offset = offsetOf(place);
+    let bytes = segment.read(offset, MAX_RECORD);
+    const length = recordLength(bytes, 0);
+    if (length > bytes.length) bytes = segment.read(offset, length);
+    return { kind: recordKind(bytes, 0), entry, more: readMore(bytes, 0) };
   }
 
   /** Sequence number of the entry before an index of a line. */
@@ -170,9 +204,12 @@ export class Spool {
   leaving(): number | null {
     const [kept] = this.#kept.values();
     if (kept === undefined || kept.open > 0) return null;
-    if (kept.entries > 0 && performance.now() - kept.settledAt < this.#policy.keepBookedMs) return null;
-    if (kept !== this.#active) return kept.segment.number;
-    if (kept.entries === 0) return null;
+    const { number } = kept.segment;
+    if (this.journal.isOpen(number)) return null;
+    const used = kept.entries > 0 || this.journal.count(number) > 0;
+    if (used && performance.now() - kept.settledAt < this.#policy.keepBookedMs) return null;
+    if (kept !== this.#active) return number;
+    if (!used) return null;
     this.#rotate = true;
     this.#schedule();
     return null;
@@ -186,6 +223,7 @@ export class Spool {
     }
     this.#kept.get(number)!.segment.close(true);
     this.#kept.delete(number);
+    this.journal.leave(number);
   }
 
   /** Entries that are booked and kept. */
@@ -228,18 +266,18 @@ export class Spool {
   }
 
   async #run(): Promise<void> {
-    while (this.#group.seqs.length > 0 || this.#rotate) {
+    while (this.#group.taken > 0 || this.#rotate) {
       const group = this.#group;
       this.#group = new Group();
       try {
         if (this.#broken !== null) throw this.#broken;
         const { segment } = this.#active!;
         if (this.#rotate || segment.size >= this.#tuning.segmentBytes) await this.#begin();
-        if (group.seqs.length > 0) await this.#commit(group);
+        if (group.taken > 0) await this.#commit(group);
       } catch (error) {
         this.#refuse(group, error);
       }
-      this.#taken -= group.seqs.length;
+      this.#taken -= group.taken;
     }
     // In the same step as the last look: what is added from now on begins another run.
     this.#running = null;
@@ -250,7 +288,7 @@ export class Spool {
     const { segment } = kept;
     const base = segment.size;
     await segment.append(group.frame.seal());
-    const { lines, offsets, seqs, amounts, budgets } = group;
+    const { lines, offsets, seqs, amounts, budgets, marked } = group;
     for (const [index, line] of lines.entries()) {
       line.push(placeOf(segment.number, base + offsets[index]!), seqs[index]!, amounts[index]!);
       const budget = budgets[index]!;
@@ -259,6 +297,10 @@ export class Spool {
     kept.entries += seqs.length;
     kept.open += seqs.length;
     this.pending += seqs.length;
+    if (seqs.length === 0) kept.settledAt = performance.now();
+    for (const { kind, id, offset, more } of marked) {
+      this.journal.put(segment.number, base + offset, id, kind, more);
+    }
     group.resolve();
     this.committed(new Set(lines));
   }
@@ -270,7 +312,7 @@ export class Spool {
     const outcome = torn ? "unknown" : "not-sent";
     const fault = error instanceof KeylaneError ? error : spoolFault(where, "it cannot be written", error, outcome);
     if (torn) this.break(fault);
-    if (group.seqs.length > 0) group.reject(fault);
+    if (group.taken > 0) group.reject(fault);
   }
 
   /** Begins a segment, with what the ones before it come to. */

@@ -20,6 +20,7 @@ const LAYERS: readonly (readonly string[])[] = [
   ["pool"],
   ["cache"],
   ["hotkeys", "caps", "ledger", "migrate", "health"],
+  ["impressions"],
   ["keylane"],
   ["cli", "gateway"],
 ];
