@@ -4,6 +4,8 @@ import { ERRORS, type KeylaneError } from "keylane";
 import type {
   CommandMessage,
   DomainStats,
+  Impression,
+  ImpressionResult,
   Keylane,
   KeylaneErrorCode,
   NodeStats,
@@ -62,4 +64,17 @@ export function events(lanes: Keylane): void {
   lanes.on("error", (error) => expectTypeOf(error).toEqualTypeOf<KeylaneError>());
   // @ts-expect-error there is no such event
   lanes.on("nodeup", () => undefined);
+}
+
+export async function impressions(lanes: Keylane, impression: Impression): Promise<void> {
+  const result = await lanes.impression(impression);
+  expectTypeOf(result).toEqualTypeOf<ImpressionResult>();
+  expectTypeOf(result.source).toEqualTypeOf<"redis" | "cache" | "degraded" | "spool">();
+  expectTypeOf(result.deniedBy).toEqualTypeOf<"caps" | "budget" | null>();
+  const { user, caps, account, id } = impression;
+  await lanes.impression({ user, caps, account, amount: 5n, id, budget: { name: "b", limit: 9n }, timeoutMs: 5 });
+  // @ts-expect-error an amount is a bigint of minor units
+  await lanes.impression({ user, caps, account, amount: 5, id });
+  // @ts-expect-error without an id nothing could be made sure of
+  await lanes.impression({ user, caps, account, amount: 5n });
 }
