@@ -58,6 +58,7 @@ export const ERRORS = {
   KEYLANE_ERR_OVERFLOW: row("rejected", false, "a balance would leave the range of 64 bits"),
   KEYLANE_ERR_LOST: row("unknown", false, "billing entries were lost"),
   KEYLANE_ERR_UNSUPPORTED: row("not-sent", false, "the server has no way to do what was asked"),
+  KEYLANE_ERR_SOURCE: row("unknown", true, "a source of shared hot keys cannot be used, or holds what cannot be read"),
   KEYLANE_ERR_SANDBOX: row("not-sent", false, "a local cluster could not be started"),
   KEYLANE_ERR_INTERNAL: row("unknown", false, "keylane broke an invariant of its own"),
 } as const satisfies Record<string, Row>;

@@ -9,9 +9,32 @@ import type { LaneConfig } from "./config.js";
 /** An ordinary ioredis client: `Cluster`, or `Redis` for a domain in single mode. */
 export type RawClient = Cluster | Redis;
 
-/** Makes the client; the caller closes it. */
-export function openRaw(config: LaneConfig): RawClient {
+/** What a client needs to know of its servers. */
+export type RawConfig = Pick<
+  LaneConfig,
+  | "domain"
+  | "mode"
+  | "seeds"
+  | "sentinels"
+  | "credentials"
+  | "tls"
+  | "db"
+  | "connectionName"
+  | "natMap"
+  | "scaleReads"
+  | "connectTimeoutMs"
+>;
+
+/**
+ * Makes the client; the caller closes it. With `timeoutMs` it is one for work behind the scenes: a command fails after that
+ * time, and at once while there is no connection; nothing is kept to be sent later, nothing is sent twice.
+ */
+export function openRaw(config: RawConfig, timeoutMs?: number): RawClient {
+  const behind = timeoutMs === undefined ? {} : { enableOfflineQueue: false };
   const options = {
+    ...(timeoutMs === undefined
+      ? {}
+      : { commandTimeout: timeoutMs, maxRetriesPerRequest: 0, autoResendUnfulfilledCommands: false }),
     ...config.credentials,
     ...(config.tls === undefined ? {} : { tls: config.tls }),
     connectionName: `${config.connectionName}-raw`,
@@ -26,15 +49,19 @@ export function openRaw(config: LaneConfig): RawClient {
     const { sentinels, name } = config.sentinels;
     return new Redis({
       ...options,
+      ...behind,
       sentinels: sentinels.map(({ host, port }) => ({ host, port })),
       name,
       db: config.db ?? 0,
     });
   }
-  if (config.mode === "single") return new Redis({ ...config.seeds[0]!, ...options, db: config.db ?? 0 });
+  if (config.mode === "single") {
+    return new Redis({ ...config.seeds[0]!, ...options, ...behind, db: config.db ?? 0 });
+  }
   return new Cluster(
     config.seeds.map(({ host, port }) => ({ host, port })),
     {
+      ...behind,
       redisOptions: options,
       scaleReads: config.scaleReads === "master" ? "master" : config.scaleReads === "all" ? "all" : "slave",
       ...(config.natMap === undefined ? {} : { natMap: config.natMap }),

@@ -18,8 +18,13 @@ export interface SharedHotKey {
 
 /** Where hot keys are told. */
 export interface HotKeySource {
+  /** Kind and place, without secrets. */
   readonly name: string;
-  /** `changed` gets what all *other* processes say, whenever it changes; `trouble` each failure (null when it works again). */
+  /**
+   * Begins to listen; resolves after the first look, also when that failed. `changed` gets what all *other* processes say,
+   * whenever it changes: each key once, the hottest first, at most 1,000. `trouble` gets each failure once, when it begins,
+   * and null when nothing is wrong any more.
+   */
   start(changed: (others: readonly SharedHotKey[]) => void, trouble: (error: Error | null) => void): Promise<void>;
   /** What this process says from now on; coalesced, retried until it is told. Never throws, never waits long. */
   publish(entries: readonly SharedHotKey[]): void;
