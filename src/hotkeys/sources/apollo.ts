@@ -140,9 +140,11 @@ export class ApolloCarrier implements Carrier {
   #signed(ask: Ask): Ask {
     const { appId, secret } = this.#options;
     if (secret === undefined) return ask;
-    const timestamp = String(Date.now());
-    const path = this.#config.base.pathname.replace(/\/$/, "") + ask.path;
-    const signature = createHmac("sha1", secret).update(`${timestamp}\n${path}`).digest("base64");
-    return { ...ask, headers: { authorization: `Apollo ${appId}:${signature}`, timestamp } };
+    const sign = (target: string): Record<string, string> => {
+      const timestamp = String(Date.now());
+      const signature = createHmac("sha1", secret).update(`${timestamp}\n${target}`).digest("base64");
+      return { authorization: `Apollo ${appId}:${signature}`, timestamp };
+    };
+    return { ...ask, sign };
   }
 }

@@ -10,7 +10,7 @@
  */
 import { constants, watch } from "node:fs";
 import { mkdir, open, readdir, rename, unlink, writeFile } from "node:fs/promises";
-import { join } from "node:path";
+import { basename, join } from "node:path";
 import type { SourceOf } from "../../options/hot-key-source.js";
 import { untilAborted } from "./abort.js";
 import type { Carrier, Feed } from "./carrier.js";
@@ -62,7 +62,7 @@ export class FileCarrier implements Carrier {
       const broken = new Promise<never>((_, reject) => {
         watcher.on("change", (event, name) => {
           // The folder itself was moved or removed: what is watched is not what is at the path any more.
-          if (event === "rename" && name === null) reject(new Error("the folder is gone"));
+          if (event === "rename" && name === basename(this.#directory)) reject(new Error("the folder is gone"));
           else if (name === null || !String(name).startsWith(".")) feed.look();
         });
         watcher.once("error", reject);

@@ -21,6 +21,8 @@ export interface Ask {
   /** Path below the base address, with its query. */
   readonly path: string;
   readonly headers?: OutgoingHttpHeaders;
+  /** Further headers, made from the path and query as they are sent. */
+  readonly sign?: (target: string) => OutgoingHttpHeaders;
   readonly body?: string;
   readonly timeoutMs: number;
   readonly signal: AbortSignal;
@@ -61,33 +63,18 @@ export class HttpPlace {
     return this.#bases.map(({ host }) => host).join(",");
   }
 
-  /** The address that is asked first. */
-  get base(): URL {
-    return this.#bases[this.#at]!;
-  }
-
   /** Asks; resolves with any status. @throws Error when no address answers in time */
-  async ask(ask: Ask): Promise<Answer> {
-    let failure: unknown;
-    for (let tries = 0; tries < this.#bases.length; tries++) {
-      try {
-        const answer = await this.#once(ask);
-        if (answer.status < 502 || answer.status > 504) return answer;
-        failure = new HttpError(placeOf(this.base, ask), answer);
-      } catch (error) {
-        failure = error;
-      }
-      if (ask.signal.aborted) break;
-      this.#at = (this.#at + 1) % this.#bases.length;
-    }
-    throw failure;
+  ask(ask: Ask): Promise<Answer> {
+    return this.#somewhere(ask, async (response, place) => {
+      const answer = { status: response.statusCode ?? 0, body: await bodyOf(response, place, ask) };
+      if (answer.status >= 502 && answer.status <= 504) throw new HttpError(place, answer);
+      return answer;
+    });
   }
 
   /** Asks; resolves with the body of a 2xx. @throws HttpError for any other status */
-  async must(ask: Ask): Promise<string> {
-    const answer = await this.ask(ask);
-    if (answer.status < 200 || answer.status > 299) throw new HttpError(placeOf(this.base, ask), answer);
-    return answer.body;
+  must(ask: Ask): Promise<string> {
+    return this.#somewhere(ask, (response, place) => fineBody(response, place, ask));
   }
 
   /**
@@ -95,26 +82,18 @@ export class HttpPlace {
    * beginning. @throws Error also when it ends
    */
   async lines(ask: Ask, line: (text: string) => void): Promise<never> {
-    const base = this.base;
-    const place = placeOf(base, ask);
-    try {
-      const response = await this.#begin(base, ask);
-      const status = response.statusCode ?? 0;
-      if (status < 200 || status > 299)
-        throw new HttpError(place, { status, body: await bodyOf(response, place, ask) });
-      let rest = "";
-      response.setEncoding("utf8");
-      for await (const chunk of response) {
-        const parts = (rest + String(chunk)).split("\n");
-        rest = parts.pop()!;
-        if (rest.length > MAX_ANSWER_BYTES) throw new Error(`${place} sent a line that is too long`);
-        for (const part of parts) if (part !== "") line(part);
-      }
-      throw new Error(`${place} ended its answer`);
-    } catch (error) {
-      if (!(error instanceof HttpError)) this.#at = (this.#at + 1) % this.#bases.length;
-      throw error;
+    const { response, place } = await this.#somewhere(ask, async (response, place) => ({ response, place }));
+    const status = response.statusCode ?? 0;
+    if (status < 200 || status > 299) await fineBody(response, place, ask);
+    let rest = "";
+    response.setEncoding("utf8");
+    for await (const chunk of response) {
+      const parts = (rest + String(chunk)).split("\n");
+      rest = parts.pop()!;
+      if (rest.length > MAX_ANSWER_BYTES) throw new Error(`${place} sent a line that is too long`);
+      for (const part of parts) if (part !== "") line(part);
     }
+    throw new Error(`${place} ended its answer`);
   }
 
   close(): void {
@@ -122,19 +101,36 @@ export class HttpPlace {
     this.#agents.https.destroy();
   }
 
-  async #once(ask: Ask): Promise<Answer> {
-    const base = this.base;
-    const response = await this.#begin(base, ask);
-    return { status: response.statusCode ?? 0, body: await bodyOf(response, placeOf(base, ask), ask) };
+  /** Asks one address after the other until `work` is content with an answer; an answer that says no is one. */
+  async #somewhere<T>(ask: Ask, work: (response: IncomingMessage, place: string) => Promise<T>): Promise<T> {
+    const first = this.#at;
+    let failure: unknown;
+    for (let tries = 0; tries < this.#bases.length && !(tries > 0 && ask.signal.aborted); tries++) {
+      const at = (first + tries) % this.#bases.length;
+      const base = this.#bases[at]!;
+      try {
+        const result = await work(await this.#begin(base, ask), placeOf(base, ask));
+        this.#at = at;
+        return result;
+      } catch (error) {
+        failure = error;
+        if (error instanceof HttpError && (error.status < 502 || error.status > 504)) break;
+      }
+    }
+    throw failure;
   }
 
   /** Sends; resolves when the head of the answer is there. */
   #begin(base: URL, ask: Ask): Promise<IncomingMessage> {
-    const { method, path, headers, body, timeoutMs, signal } = ask;
-    const place = placeOf(base, { method, path });
+    const { method, path, headers, sign, body, timeoutMs, signal } = ask;
+    const place = placeOf(base, ask);
     const secure = base.protocol === "https:";
     const url = new URL(base.href.replace(/\/$/, "") + path);
-    const all = { ...headers, ...(body === undefined ? {} : { "content-length": Buffer.byteLength(body) }) };
+    const all = {
+      ...headers,
+      ...sign?.(url.pathname + url.search),
+      ...(body === undefined ? {} : { "content-length": Buffer.byteLength(body) }),
+    };
     return new Promise((resolve, reject) => {
       const options = { method, headers: all, signal };
       const sent = secure
@@ -155,6 +151,13 @@ export class HttpPlace {
       sent.end(body);
     });
   }
+}
+
+/** The body of a 2xx. @throws HttpError for any other status */
+async function fineBody(response: IncomingMessage, place: string, ask: Ask): Promise<string> {
+  const answer = { status: response.statusCode ?? 0, body: await bodyOf(response, place, ask) };
+  if (answer.status < 200 || answer.status > 299) throw new HttpError(place, answer);
+  return answer.body;
 }
 
 /** The whole body, within the ask's timeout. */
