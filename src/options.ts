@@ -91,6 +91,12 @@ export interface CapsOptions {
   readonly strict?: boolean;
   /** How long `reserve` holds places, in milliseconds; at most a day. Default 30,000. */
   readonly reservationMs?: number;
+  /**
+   * How long a denial is kept, in milliseconds, that a refund made by another process may end without this one hearing of it:
+   * the user has ids that are remembered, and the domain is not cached. Other denials stand until their window ends. Default
+   * 60,000.
+   */
+  readonly denialMs?: number;
 }
 
 /** Where billing lives, and how safe its entries are. Times in milliseconds. */

@@ -1,9 +1,9 @@
-/** One question to the script, from the call until its answer. */
-import { native } from "../native/index.js";
+/** One question to the script, from the call until its answer. It reads its own reply, and settles itself. */
+import type { Asking, ReplyRows } from "../lane/replies.js";
 import type { CallOptions } from "../types.js";
-import type { Decider } from "./decider.js";
 import type { Plan } from "./plan.js";
 import type { Place } from "./replicas.js";
+import type { CapsResult } from "./types.js";
 
 /** c check | t take | r reserve | m commit */
 export type Operation = "c" | "t" | "r" | "m";
@@ -16,26 +16,40 @@ export interface Told {
   at: number;
 }
 
-export class Ask {
-  readonly decider: Decider;
+/** Who asks. */
+export interface Asker {
+  /** The reply stands at the cursor. Gives what `settled` gets. */
+  landed(ask: Ask, rows: ReplyRows): unknown;
+  /** `value` is what `landed` gave, or a rejected promise. */
+  settled(ask: Ask, value: unknown): void;
+}
+
+export class Ask implements Asking {
+  readonly asker: Asker;
   readonly op: Operation;
   readonly user: string;
   readonly key: string;
-  readonly slot: number;
   readonly plan: Plan;
   readonly id: string;
   readonly lifeMs: number;
   readonly options: CallOptions;
-  floors: string[] | null = null;
-  ticket = 0;
+  /** Settles the caller's promise. */
+  readonly resolve: (value: CapsResult | Promise<CapsResult>) => void;
+  /** Of denials. */
+  readonly ticket: number;
+  readonly slot: number;
+  /** Stands for the key. */
+  readonly hash: number;
   sent = 0;
+  /** The call carries what was seen before a failover. */
+  raises = false;
   place: Place | null = null;
   told: Told | null = null;
   /** Sent a second time, with the boundaries of the server's time. */
   again = false;
 
   constructor(
-    decider: Decider,
+    asker: Asker,
     op: Operation,
     user: string,
     key: string,
@@ -43,15 +57,28 @@ export class Ask {
     id: string,
     lifeMs: number,
     options: CallOptions,
+    { ticket, slot, hash }: { readonly ticket: number; readonly slot: number; readonly hash: number },
+    resolve: (value: CapsResult | Promise<CapsResult>) => void,
   ) {
-    this.decider = decider;
+    this.asker = asker;
     this.op = op;
     this.user = user;
     this.key = key;
-    this.slot = native.slot(key);
     this.plan = plan;
     this.id = id;
     this.lifeMs = lifeMs;
     this.options = options;
+    this.ticket = ticket;
+    this.slot = slot;
+    this.hash = hash;
+    this.resolve = resolve;
+  }
+
+  read(rows: ReplyRows): unknown {
+    return this.asker.landed(this, rows);
+  }
+
+  settle(value: unknown): void {
+    this.asker.settled(this, value);
   }
 }

@@ -3,11 +3,9 @@
  * time at which the impression happened, and once by its id, however often it is asked for. `onError` plays no part.
  */
 import type { Domain } from "../cache/domain.js";
-import { RAW_SHAPE } from "../lane/replies.js";
-import type { Reply } from "../types.js";
 import { HEAD_SCRIPT, noDecision, noDomain, otherCaps } from "./decider.js";
-import { markOf, Planner } from "./plan.js";
-import { HEAD_WORDS, isDecision, Status } from "./reply.js";
+import { Planner } from "./plan.js";
+import { Figures, Status } from "./reply.js";
 import { DECIDE, keyOf } from "./scripts.js";
 import type { Cap } from "./types.js";
 
@@ -39,18 +37,25 @@ export class BilledCounts {
     const domain = this.#domain;
     if (domain === null) throw noDomain();
     const plan = this.#planner.plan(caps);
-    const head = ["1", keyOf(this.#prefix, user), `b${at}`, id, markOf(plan), String(rememberMs)];
-    const send = (now: number): Promise<Reply> => {
-      const words = [...head, String(plan.length)];
-      for (const cap of plan) words.push(cap.field, cap.limitText, cap.window(now));
-      return domain.lane.call(HEAD_SCRIPT, DECIDE.sha, words, RAW_SHAPE, undefined, DECIDE.source) as Promise<Reply>;
+    const send = (): Promise<Figures | null> => {
+      const asked = ["1", keyOf(this.#prefix, user), plan.question("b", this.#offsetMs)];
+      const words = [...asked, id, plan.mark, String(rememberMs), String(at)];
+      const shape = new Figures(plan.caps.length);
+      return domain.lane.call(
+        HEAD_SCRIPT,
+        DECIDE.sha,
+        words,
+        shape,
+        undefined,
+        DECIDE.source,
+      ) as Promise<Figures | null>;
     };
-    let reply = await send(Date.now() + this.#offsetMs);
-    if (isDecision(reply, HEAD_WORDS) && reply[0] === Status.OTHER_TIME) {
-      this.#offsetMs = reply[1]! - Date.now();
-      reply = await send(reply[1]!);
+    let reply = await send();
+    if (reply?.status === Status.OTHER_TIME) {
+      this.#offsetMs = reply.now - Date.now();
+      reply = await send();
     }
-    if (!isDecision(reply, HEAD_WORDS) || reply[0] === Status.OTHER_TIME) throw noDecision(domain);
-    if (reply[0] === Status.OTHER_CAPS) throw otherCaps();
+    if (reply === null || reply.status === Status.OTHER_TIME) throw noDecision(domain);
+    if (reply.status === Status.OTHER_CAPS) throw otherCaps();
   }
 }

@@ -1,54 +1,36 @@
 /**
- * Frequency caps: all caps of a user are decided by one script, in one call, on one slot. The invariant: a count is made for
- * all caps of the list or for none, by the server's time, and an id is counted once.
- *
- * ```text
- * take → denial that stands → { source: "cache" }
- *      └ decide.lua on <prefix>caps:{user} ─ denied → kept until the window ends, for all threads
- *                                          └ failed → onError → { source: "degraded" }
- * ```
+ * Frequency caps as callers see them: what they pass is checked before anything is asked. Who decides is `decisions.ts` for the
+ * caps of users and `key-caps.ts` for those of one key.
  */
 import { badArgument, faultOfMs } from "../lane/arguments.js";
-import { KeylaneError } from "../errors.js";
-import type { CallOptions, Reply } from "../types.js";
-import { Ask } from "./ask.js";
+import type { KeylaneError } from "../errors.js";
+import type { CallOptions } from "../types.js";
 import type { Operation, Told } from "./ask.js";
-import { Denials } from "./denials.js";
-import type { UserDenials } from "./denials.js";
-import { Decider, noDecision, noDomain, otherCaps } from "./decider.js";
+import { Decider, noDomain } from "./decider.js";
 import type { Counts } from "./decider.js";
-import { Floors } from "./floors.js";
+import { Decisions } from "./decisions.js";
 import type { CapsHome } from "./policy.js";
 import { KeyCaps } from "./key-caps.js";
-import { MAX_TEXT, MAX_USER, Planner, assertText, markOf } from "./plan.js";
-import type { Plan } from "./plan.js";
-import { CAP_WORDS, HEAD_WORDS, Status, isDecision, statesOf } from "./reply.js";
-import type { Place } from "./replicas.js";
-import { DECIDE, keyOf, UNDO } from "./scripts.js";
+import { MAX_TEXT, Planner, assertText } from "./plan.js";
 import type { Cap, CapsResult, IdOptions, KeyCap, ReserveOptions, TakeOptions } from "./types.js";
 
 const NO_OPTIONS: CallOptions = {};
 
 /** Frequency caps of one instance: `lanes.caps`. */
 export class Caps {
-  readonly #home: CapsHome;
+  readonly #reservationMs: number;
   readonly #planner = new Planner();
   readonly #counts: Counts = { allowed: 0, denied: 0, cached: 0, degraded: 0, repaired: 0 };
-  readonly #decider: Decider | null;
-  readonly #denials: Denials;
-  readonly #floors: Floors | null;
+  readonly #decisions: Decisions | null;
   readonly #keys: KeyCaps;
-  /** The server's clock less this process's, as far as it mattered: it chooses the civil boundaries sent. */
-  #offsetMs = 0;
 
   /** @internal */
   constructor(home: CapsHome) {
-    this.#home = home;
-    const { domain, region, options } = home;
-    this.#decider = domain === null ? null : new Decider(domain, options.onError, this.#counts, home.degraded);
-    this.#denials = new Denials(region, domain?.lane.config.index ?? 0);
-    this.#floors = domain === null ? null : new Floors(domain.lane.topology);
-    this.#keys = new KeyCaps(home, this.#decider, this.#counts);
+    const { domain, options } = home;
+    const decider = domain === null ? null : new Decider(domain, options.onError, this.#counts, home.degraded);
+    this.#reservationMs = options.reservationMs;
+    this.#decisions = decider === null ? null : new Decisions(home, decider, this.#counts);
+    this.#keys = new KeyCaps(home, decider, this.#counts);
   }
 
   /**
@@ -69,7 +51,7 @@ export class Caps {
 
   /** As `take`, for a count that may not come about: the places are held until `commit`, `release`, or `ttlMs` have passed. */
   reserve(user: string, caps: readonly Cap[], options: ReserveOptions): Promise<CapsResult> {
-    const ttlMs = options?.ttlMs ?? this.#home.options.reservationMs;
+    const ttlMs = options?.ttlMs ?? this.#reservationMs;
     const fault = faultOfMs("ttlMs", ttlMs) ?? faultOfId(options?.id);
     return fault === null ? this.#decide("r", user, caps, options.id, ttlMs, options) : Promise.reject(fault);
   }
@@ -86,16 +68,21 @@ export class Caps {
    * @internal
    */
   hold(user: string, caps: readonly Cap[], options: IdOptions, told: Told): Promise<CapsResult> {
-    return this.#decide("r", user, caps, options.id, this.#home.options.reservationMs, options, told);
+    return this.#decide("r", user, caps, options.id, this.#reservationMs, options, told);
   }
 
-  /** Gives the places of a reservation back. False when there is none. Rejects when the script's answer cannot be had. */
+  /**
+   * Gives the places of a reservation back. False when there is none. Denials end as by `refund`. Rejects when the script's
+   * answer cannot be had.
+   */
   release(user: string, caps: readonly Cap[], options: IdOptions): Promise<boolean> {
     return this.#undo("l", user, caps, options);
   }
 
   /**
    * Takes back what an id has counted, in windows that are still open, and forgets the id. False when the id is not known.
+   * Denials of the user end at once in all threads of the process; in other processes too where the domain is cached and its
+   * servers tell of changed keys, else after `denialMs` at the latest.
    * Rejects when the script's answer cannot be had.
    */
   refund(user: string, caps: readonly Cap[], options: IdOptions): Promise<boolean> {
@@ -127,88 +114,14 @@ export class Caps {
     try {
       const plan = this.#planner.plan(caps);
       if (id !== undefined) assertText("id", id, MAX_TEXT);
-      assertLimits(options);
+      if (options.timeoutMs !== undefined) assertLimits(options);
+      const decisions = this.#ready();
       const mayKnow = op !== "m" && options.signal?.aborted !== true;
-      const denial = mayKnow ? this.#known(this.#denials.find(user), plan, id) : null;
-      if (denial !== null) return Promise.resolve(denial);
-      assertText("user", user, MAX_USER);
-      const decider = this.#ready();
-      const key = keyOf(this.#home.options.prefix, user);
-      const shared = mayKnow ? this.#known(this.#denials.fetch(user, key), plan, id) : null;
-      if (shared !== null) return Promise.resolve(shared);
-      const ask = new Ask(decider, op, user, key, plan, id ?? "", lifeMs, options);
-      ask.told = told;
-      return this.#ask(ask);
+      const denial = mayKnow ? decisions.known(user, plan, id ?? "") : null;
+      return denial ?? decisions.decide(op, user, plan, id ?? "", lifeMs, options, mayKnow, told);
     } catch (error) {
       return Promise.reject(error as Error);
     }
-  }
-
-  #known(denials: UserDenials | null, plan: Plan, id = ""): CapsResult | null {
-    const answer = denials === null ? null : denials.answer(plan, id, this.#denials.now);
-    if (answer !== null) this.#counts.cached += 1;
-    return answer;
-  }
-
-  #ask(ask: Ask): Promise<CapsResult> {
-    const { decider, user, key, plan, slot } = ask;
-    ask.ticket = this.#denials.ticket(key);
-    ask.sent = this.#denials.now;
-    this.#floors!.look(ask.sent);
-    ask.floors = this.#floors!.of(user, plan);
-    if (this.#home.options.strict) ask.place = decider.replicas.place(slot);
-    return this.#send(ask);
-  }
-
-  #send(ask: Ask): Promise<CapsResult> {
-    return ask.decider.run(DECIDE, this.#words(ask), ask.options).then(
-      (reply) => this.#landed(ask, reply),
-      (error: unknown) => ask.decider.failed(ask.slot, error),
-    );
-  }
-
-  #landed(ask: Ask, reply: Reply): CapsResult | Promise<CapsResult> {
-    const { decider, op, user, plan, slot } = ask;
-    const end = HEAD_WORDS + CAP_WORDS * plan.length;
-    const answered = isDecision(reply, end);
-    if (answered && reply[0] === Status.OTHER_TIME && !ask.again) {
-      ask.again = true;
-      this.#offsetMs = reply[1]! - Date.now();
-      return this.#send(ask);
-    }
-    if (!answered || reply[0] === Status.OTHER_TIME) return decider.failed(slot, noDecision(decider.domain));
-    if (reply[0] === Status.OTHER_CAPS) throw otherCaps();
-    decider.answered(slot);
-    if (ask.told !== null) Object.assign(ask.told, { settled: reply[0] === Status.SETTLED, at: reply[1] });
-    this.#counts.repaired += reply.at(-1)!;
-    if (ask.floors !== null) this.#floors!.raised(user, plan);
-    const result: CapsResult = {
-      allowed: reply[0] !== Status.DENIED,
-      caps: statesOf(plan, reply),
-      source: "redis",
-    };
-    if (!result.allowed) {
-      this.#counts.denied += 1;
-      const ids = reply[end] as unknown as string[] | number;
-      this.#denials.add(user, ask.key, plan, reply, Array.isArray(ids) ? ids : null, ask.ticket, ask.sent);
-      return result;
-    }
-    if (reply[0] === Status.ALLOWED && op !== "c") {
-      if (op !== "r") this.#floors!.note(user, slot, plan, reply, ask.sent);
-      if (ask.place !== null) return this.#confirm(ask, ask.place, result);
-    }
-    this.#counts.allowed += 1;
-    return result;
-  }
-
-  async #confirm({ decider, slot }: Ask, place: Place, result: CapsResult): Promise<CapsResult> {
-    try {
-      await decider.replicas.confirmed(slot, place);
-    } catch (error) {
-      return decider.failed(slot, error);
-    }
-    this.#counts.allowed += 1;
-    return result;
   }
 
   async #undo(op: "f" | "l", user: string, caps: readonly Cap[], options: IdOptions): Promise<boolean> {
@@ -216,44 +129,13 @@ export class Caps {
     if (fault !== null) throw fault;
     const plan = this.#planner.plan(caps);
     assertText("id", options.id, MAX_TEXT);
-    assertText("user", user, MAX_USER);
     assertLimits(options);
-    const decider = this.#ready();
-    const key = keyOf(this.#home.options.prefix, user);
-    const send = (now: number): Promise<Reply> => {
-      const words = ["1", key, op, options.id, markOf(plan), String(plan.length)];
-      for (const cap of plan) words.push(cap.field, cap.window(now));
-      return decider.run(UNDO, words, options);
-    };
-    this.#denials.drop(user, key);
-    try {
-      let reply = await send(Date.now() + this.#offsetMs);
-      if (isDecision(reply, HEAD_WORDS) && reply[0] === Status.OTHER_TIME) reply = await send(reply[1]!);
-      if (!isDecision(reply, HEAD_WORDS) || reply[0] === Status.OTHER_TIME) throw noDecision(decider.domain);
-      if (reply[0] === Status.OTHER_CAPS) throw otherCaps();
-      return reply[0] === Status.ALLOWED;
-    } finally {
-      // Whatever was decided before it is heard of now.
-      this.#denials.drop(user, key);
-      this.#floors!.forget(user, this.#denials.now);
-    }
+    return this.#ready().undo(op, user, plan, options.id, options);
   }
 
-  #words({ op, key, plan, id, lifeMs, floors }: Ask): string[] {
-    const mark = id === "" ? "0" : markOf(plan);
-    const words = ["1", key, op, id, mark, String(lifeMs), String(plan.length)];
-    const now = Date.now() + this.#offsetMs;
-    for (let i = 0; i < plan.length; i += 1) {
-      const cap = plan[i]!;
-      words.push(cap.field, cap.limitText, cap.window(now));
-    }
-    if (floors !== null) words.push(...floors);
-    return words;
-  }
-
-  #ready(): Decider {
-    if (this.#decider === null) throw noDomain();
-    return this.#decider;
+  #ready(): Decisions {
+    if (this.#decisions === null) throw noDomain();
+    return this.#decisions;
   }
 }
 

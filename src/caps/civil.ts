@@ -119,9 +119,11 @@ function previous(period: Period, first: DayNumber): DayNumber {
 export class CivilWindows {
   readonly #period: Period;
   readonly #clock: CivilClock;
-  #from = Infinity;
-  #until = -Infinity;
-  #text = "";
+  /** The window last asked for is `[from, until)`. */
+  from = Infinity;
+  until = -Infinity;
+  /** It and its neighbours: `c` and four boundaries, the second of which is `from`. */
+  text = "";
 
   /** @throws RangeError for a time zone that is not known */
   constructor(period: Period, timeZone: string) {
@@ -129,12 +131,12 @@ export class CivilWindows {
     this.#clock = new CivilClock(timeZone);
   }
 
-  /** `c` and four boundaries, the second of which is the start of the window that holds `now`. */
-  spec(now: number): string {
-    if (now >= this.#from && now < this.#until) return this.#text;
+  /** Moves to the window that holds `now`. */
+  at(now: number): this {
+    if (now >= this.from && now < this.until) return this;
     const boundaries = this.#clock.around(this.#period, now);
-    [, this.#from, this.#until] = boundaries;
-    this.#text = `c${boundaries.join(" ")}`;
-    return this.#text;
+    [, this.from, this.until] = boundaries;
+    this.text = `c${boundaries.join(" ")}`;
+    return this;
   }
 }

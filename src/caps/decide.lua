@@ -1,41 +1,38 @@
 -- Decides about all caps of one user, and counts all or none.
 --
--- ARGV: operation (c check | t take | r reserve | m commit | b<at> count what is billed, which happened then) | id or '' |
--- mark | life of a reservation, or least life of a billed id | number of caps, then per cap: field | limit | window; then,
--- after a failover, per cap: count seen | its end | until when it stands.
+-- ARGV: what is asked, whose operation is c check | t take | r reserve | m commit | b count what is billed; then, with an id:
+-- id | mark | life of a reservation, or least life of a billed id; then when what is billed happened, or, after a failover, per
+-- cap: count seen | its end | until when it stands (without an id: behind '' '' 0).
 --
--- What is billed is counted whatever the limits say, in the windows of `at`: where such a window has ended, nothing is left
--- to count. An id lives at least as long as its windows, so counting it again at any time changes nothing.
+-- What is billed is counted whatever the limits say, in the windows of the time it happened: where such a window has ended,
+-- nothing is left to count. An id lives at least as long as its windows, so counting it again at any time changes nothing.
 --
--- Gives { status, now, per cap: used, ms until one more fits or the count falls, ms until the count ends, and after a denial
--- the ids remembered }. status: 1 allowed | 0 denied | 2 the id was allowed before | 3 the same, and it is billed |
--- -1 send the boundaries of `now` | -2 the id stands for other caps.
+-- Gives { status, now in two words, per cap: used, ms until one more fits or the count falls, ms until the count ends, and
+-- after a denial the ids remembered }, and how many caps were raised. status: 1 allowed | 0 denied | 2 the id was allowed
+-- before | 3 the same, and it is billed | -1 send the boundaries of `now` | -2 the id stands for other caps.
 
-local op, id, mark, life, n = string.sub(ARGV[1], 1, 1), ARGV[2], ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5])
-local happened = op == 'b' and math.min(tonumber(string.sub(ARGV[1], 2)), now) or now
-local caps, fields, longest = {}, { '' }, 0
-for i = 1, n do
-  local at = 3 + 3 * i
-  local cap = windowOf(ARGV[at + 2])
-  if not cap then return { -1, now } end
-  cap.field, cap.limit = ARGV[at], tonumber(ARGV[at + 1])
+local op, caps = asked(ARGV[1])
+if not op then return timed(-1) end
+local id, mark, life, n = ARGV[2] or '', ARGV[3], tonumber(ARGV[4] or 0), #caps
+local happened = op == 'b' and math.min(tonumber(ARGV[5]), now) or now
+local fields, longest = { '' }, 0
+for i, cap in ipairs(caps) do
   if cap.span > longest then longest = cap.span end
-  caps[i], fields[i + 1] = cap, cap.field
+  fields[i + 1] = cap.field
 end
 if id ~= '' then fields[n + 2] = 'i' .. id end
 local found = redis.call('HMGET', key, unpack(fields))
 
 local record = id ~= '' and recordOf(found[n + 2]) or nil
-if record and record.mark ~= mark then return { -2, now } end
+if record and record.mark ~= mark then return timed(-2) end
 
 local full, dirty, raised = false, false, 0
-local floors = 5 + 3 * n
 for i, cap in ipairs(caps) do
   local parts, used = parse(found[i + 1])
   if not parts then return malformed(cap.field) end
-  local seen = tonumber(ARGV[floors + 3 * i - 2])
-  if seen and seen > used and tonumber(ARGV[floors + 3 * i]) > now then
-    add(parts, tonumber(ARGV[floors + 3 * i - 1]), ':', seen - used)
+  local seen = op ~= 'b' and tonumber(ARGV[2 + 3 * i])
+  if seen and seen > used and tonumber(ARGV[4 + 3 * i]) > now then
+    add(parts, tonumber(ARGV[3 + 3 * i]), ':', seen - used)
     used, cap.dirty, dirty, raised = seen, true, true, raised + 1
   end
   cap.parts, cap.used = parts, used
@@ -132,7 +129,7 @@ elseif found[1] and redis.call('PTTL', key) == -1 then
   redis.call('PEXPIREAT', key, string.match(found[1], '^%d+') or digits(now + longest))
 end
 
-local reply = { status, now }
+local reply = timed(status)
 for _, cap in ipairs(caps) do
   local parts, left = cap.parts, cap.used
   local resets = cap.ends

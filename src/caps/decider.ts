@@ -7,9 +7,9 @@ import { KeylaneError } from "../errors.js";
 import type { KeylaneErrorCode } from "../errors.js";
 import { headOf } from "../lane/op.js";
 import type { WireArg } from "../lane/op.js";
-import { RAW_SHAPE } from "../lane/replies.js";
+import type { Asking, ReplyRows, Shape } from "../lane/replies.js";
 import { Opcode } from "../native/types.js";
-import type { CallOptions, Reply } from "../types.js";
+import type { CallOptions } from "../types.js";
 import { Outages } from "./outages.js";
 import { Replicas } from "./replicas.js";
 import type { CapScript } from "./scripts.js";
@@ -39,6 +39,11 @@ export interface Counts {
   repaired: number;
 }
 
+/** A shape that reads a `T`. */
+interface ShapeOf<T> extends Shape {
+  read(rows: ReplyRows): T;
+}
+
 export class Decider {
   readonly domain: Domain;
   readonly replicas: Replicas;
@@ -62,8 +67,13 @@ export class Decider {
   }
 
   /** `rest` begins with the number of keys and the keys. */
-  run({ sha, source }: CapScript, rest: readonly WireArg[], options: CallOptions): Promise<Reply> {
-    return this.domain.lane.call(HEAD_SCRIPT, sha, rest, RAW_SHAPE, options, source) as Promise<Reply>;
+  run<T>({ sha, source }: CapScript, rest: readonly WireArg[], shape: ShapeOf<T>, options: CallOptions): Promise<T> {
+    return this.domain.lane.call(HEAD_SCRIPT, sha, rest, shape, options, source) as Promise<T>;
+  }
+
+  /** As `run`, for a question that settles itself. */
+  ask({ sha, source }: CapScript, rest: readonly WireArg[], asking: Asking, options: CallOptions): void {
+    this.domain.lane.ask(HEAD_SCRIPT, sha, rest, asking, options, source);
   }
 
   answered(slot: number): void {

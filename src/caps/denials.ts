@@ -3,6 +3,9 @@
  * where there is one. The invariant: a denial is only kept when nothing was given back to its user since the call that
  * brought it was sent (the ticket), and it ends, on this process's own monotonic clock, no later than the server said.
  *
+ * What another process gives back is heard of where the connection that brought the denial is told of changed keys: the denial
+ * goes under the user's own key, and with that connection. Elsewhere a denial that a refund may end is kept for a bounded time.
+ *
  * ```text
  * region    key → [[field, limit, used, resets at, end on the clock], …], hashes of the ids allowed (JSON)
  * ```
@@ -13,20 +16,33 @@ import {
   CacheKind,
   CacheStored,
   INFO_CHECK,
+  INFO_HASH_HIGH,
+  INFO_HASH_LOW,
   INFO_LENGTH,
   INFO_PROOF,
   INFO_PROOF_INDEX,
+  INFO_SLOT,
+  INFO_TICKET,
   INFO_WORDS,
 } from "../native/cache-types.js";
+import { native } from "../native/index.js";
 import type { SharedRegion } from "../shared/region.js";
 import { hashText } from "./plan.js";
 import type { Plan, PlannedCap } from "./plan.js";
+import type { Figures } from "./reply.js";
 import type { CapsResult, CapState } from "./types.js";
 
 /** Users held a thread; the oldest leave first. */
 const MAX_USERS = 65_536;
 /** Longest that a denial is kept. */
 const MOST_MS = 86_400_000;
+/**
+ * The region's clock, which is one word, decides alone until so long before a denial ends, in milliseconds: it is read in steps,
+ * and moves late on a crowded machine, but not this late.
+ */
+const COARSE_MS = 1000;
+/** Farthest that a moment may lie ahead on the region's clock, which wraps. */
+const FARTHEST_MS = 2 ** 30;
 /** Ids of a user that are kept with a denial. */
 const MOST_IDS = 256;
 
@@ -55,8 +71,6 @@ class Denial {
   readonly resetsAtMs: number;
   /** On the clock of `Denials`. */
   readonly end: number;
-  #result: CapsResult | null = null;
-
   constructor(field: string, limit: number, used: number, resetsAtMs: number, end: number) {
     this.field = field;
     this.limit = limit;
@@ -73,65 +87,71 @@ class Denial {
     const { limit, used, resetsAtMs } = this;
     return Object.freeze({ name, limit, used, remaining: 0, resetsAtMs });
   }
-
-  /** The answer when this is all that denies; the field holds the name. */
-  alone(name: string): CapsResult {
-    this.#result ??= answerOf([this.state(name)]);
-    return this.#result;
-  }
 }
 
 /** What is known of one user. */
-export class UserDenials {
+class UserDenials {
   readonly denials: readonly Denial[];
   /** Null: too many ids were remembered to tell. */
   readonly ids: readonly number[] | null;
   index = 0;
   proof = 0;
   check = 0;
+  /** The list last answered without an id, its answer, until when it stands, and until when the region's clock is enough. */
+  plan: Plan | null = null;
+  answer: Promise<CapsResult> | null = null;
+  until = 0;
+  sure = 0;
 
   constructor(denials: readonly Denial[], ids: readonly number[] | null) {
     this.denials = denials;
     this.ids = ids;
   }
 
-  /** The denial of a list of caps, or null. */
-  answer(plan: Plan, id: string, now: number): CapsResult | null {
-    let first: Denial | null = null;
-    let name = "";
-    let more: CapState[] | null = null;
-    const { denials } = this;
-    for (let c = 0; c < plan.length; c += 1) {
-      const cap = plan[c]!;
-      for (let d = 0; d < denials.length; d += 1) {
-        const denial = denials[d]!;
-        if (!denial.denies(cap, now)) continue;
-        if (first === null) {
-          first = denial;
-          ({ name } = cap);
-        } else {
-          more ??= [first.state(name)];
-          more.push(denial.state(cap.name));
-        }
-        break;
-      }
+  /** Whether an id may have been allowed: then only the script can answer. */
+  mayKnow(id: string): boolean {
+    return this.ids === null || this.ids.includes(hashText(id));
+  }
+
+  /** Finds the answer to a list of caps; null when there is none. */
+  ask(plan: Plan, now: number): Promise<CapsResult> | null {
+    const states: CapState[] = [];
+    let until = Infinity;
+    for (const cap of plan.caps) {
+      const denial = this.denials.find((one) => one.denies(cap, now));
+      if (denial === undefined) continue;
+      states.push(denial.state(cap.name));
+      until = Math.min(until, denial.end);
     }
-    if (first === null || (id !== "" && (this.ids === null || this.ids.includes(hashText(id))))) return null;
-    return more === null ? first.alone(name) : answerOf(more);
+    if (states.length === 0) return null;
+    this.plan = plan;
+    this.until = until;
+    this.answer = Promise.resolve(answerOf(states));
+    return this.answer;
   }
 }
 
 export class Denials {
+  /** To be given to `add` with what a call brought; taken by `fetch`, before the call is sent. So are the two below. */
+  ticket = 0;
+  slot = 0;
+  /** 53 bits that stand for the key. */
+  hash = 0;
   readonly #region: SharedRegion | null;
   readonly #domain: number;
+  readonly #doubtMs: number;
   readonly #users = new Map<string, UserDenials>();
   /** Without a region: grows when something is given back. */
   #epoch = 0;
 
-  /** `domain` is the index that is told to the region. */
-  constructor(region: SharedRegion | null, domain: number) {
+  /**
+   * `domain` is the index that is told to the region; `doubtMs` bounds how long a denial is kept whose end by a refund this
+   * process might not hear of.
+   */
+  constructor(region: SharedRegion | null, domain: number, doubtMs: number) {
     this.#region = region;
     this.#domain = domain;
+    this.#doubtMs = doubtMs;
   }
 
   /**
@@ -142,8 +162,90 @@ export class Denials {
     return performance.now() + ORIGIN;
   }
 
-  /** What this thread knows of a user, or null. */
-  find(user: string): UserDenials | null {
+  /** The denial of a list of caps by what this thread knows, or null. */
+  find(user: string, plan: Plan, id: string): Promise<CapsResult> | null {
+    const known = this.#known(user);
+    if (known === null || (id !== "" && known.mayKnow(id))) return null;
+    if (known.plan !== plan) return this.#ask(known, plan);
+    const region = this.#region;
+    if (region !== null && ((region.words[region.clock]! - known.sure) | 0) < 0) return known.answer;
+    return this.now < known.until ? known.answer : this.#ask(known, plan);
+  }
+
+  /** As `find`, by what other threads know; `key` is the user's in the region. Takes the ticket. */
+  fetch(user: string, key: string, plan: Plan, id: string): Promise<CapsResult> | null {
+    const known = this.#lookup(user, key);
+    return known === null || (id !== "" && known.mayKnow(id)) ? null : this.#ask(known, plan);
+  }
+
+  /** `sent` is the clock when the call was sent. `final`: nothing but time can end it. */
+  add(
+    user: string,
+    key: string,
+    { caps }: Plan,
+    figures: Figures,
+    ticket: number,
+    sent: number,
+    final = figures.ids !== null && figures.ids.length === 0,
+  ): void {
+    const fresh: Denial[] = [];
+    const { now } = this;
+    const { ids, feeder } = figures;
+    const most = final || feeder !== 0 ? MOST_MS : Math.min(MOST_MS, this.#doubtMs);
+    let longest = 0;
+    for (let i = 0; i < caps.length; i += 1) {
+      const { field, limit } = caps[i]!;
+      const used = figures.used(i);
+      if (used < limit) continue;
+      // The server tells whole milliseconds of a time that it has cut to whole ones.
+      const life = Math.min(most, figures.resetsInMs(i) - 1);
+      if (sent + life <= now) continue;
+      longest = Math.max(longest, sent + life - now);
+      fresh.push(new Denial(field, limit, used, figures.now + figures.resetsInMs(i), sent + life));
+    }
+    if (fresh.length === 0) return;
+    // A denial goes with every id that its own reply told, whichever of two replies came first.
+    const old = this.#known(user) ?? this.#lookup(user, key);
+    let hashes = ids === null ? null : ids.map(hashText);
+    let carried = false;
+    for (const denial of old?.denials ?? []) {
+      const left = denial.end - now;
+      if (left <= 0 || fresh.some(({ field, limit }) => field === denial.field && limit === denial.limit)) continue;
+      longest = Math.max(longest, left);
+      fresh.push(denial);
+      carried = true;
+    }
+    if (carried) hashes = hashes === null || old!.ids === null ? null : [...new Set([...hashes, ...old!.ids])];
+    if (hashes !== null && hashes.length > MOST_IDS) hashes = null;
+    this.#keep(user, key, new UserDenials(fresh, hashes), longest, ticket, feeder);
+  }
+
+  /** Forgets a user in every thread; denials under way are not kept. Gives the key's hash. */
+  drop(user: string, key: string): number {
+    this.#epoch += 1;
+    this.#lookup(user, key);
+    const { hash } = this;
+    this.#users.delete(user);
+    const region = this.#region;
+    if (region !== null && !region.ended) region.session.invalidate(key);
+    return hash;
+  }
+
+  #keep(user: string, key: string, known: UserDenials, life: number, ticket: number, feeder: number): void {
+    const region = this.#region;
+    if (region === null) {
+      if (ticket === this.#epoch) this.#hold(user, known);
+      return;
+    }
+    if (region.ended) return;
+    const rows = known.denials.map(({ field, limit, used, resetsAtMs, end }) => [field, limit, used, resetsAtMs, end]);
+    const bytes = Buffer.from(JSON.stringify([rows, known.ids]));
+    const stored = region.session.store(key, bytes, Math.ceil(life), 0, feeder, this.#domain, ticket, info);
+    if (stored === CacheStored.KEPT) this.#proven(user, known);
+  }
+
+  /** What this thread knows of a user and can prove. */
+  #known(user: string): UserDenials | null {
     const known = this.#users.get(user);
     if (known === undefined) return null;
     const region = this.#region;
@@ -157,86 +259,33 @@ export class Denials {
     return null;
   }
 
-  /** What other threads know of a user, or null; `key` is the user's in the region. */
-  fetch(user: string, key: string): UserDenials | null {
-    const region = this.#region;
-    return region === null || region.ended ? null : this.#lookup(region, user, key);
-  }
-
-  /** To be taken before a call is sent, and given to `add` with what it brought. */
-  ticket(key: string): number {
-    const region = this.#region;
-    if (region === null || region.ended) return this.#epoch;
-    return region.session.beginLoad(key);
-  }
-
-  /** `sent` is the clock when the call was sent; `figures` and `ids` are the reply's. */
-  add(
-    user: string,
-    key: string,
-    plan: Plan,
-    figures: readonly number[],
-    ids: readonly string[] | null,
-    ticket: number,
-    sent: number,
-  ): void {
-    const fresh: Denial[] = [];
+  #ask(known: UserDenials, plan: Plan): Promise<CapsResult> | null {
     const { now } = this;
-    const at = figures[1]!;
-    let longest = 0;
-    for (const [i, { field, limit }] of plan.entries()) {
-      const used = figures[2 + 3 * i]!;
-      if (used < limit) continue;
-      // The server tells whole milliseconds of a time that it has cut to whole ones.
-      const life = Math.min(MOST_MS, figures[3 + 3 * i]! - 1);
-      if (sent + life <= now) continue;
-      longest = Math.max(longest, sent + life - now);
-      fresh.push(new Denial(field, limit, used, at + figures[3 + 3 * i]!, sent + life));
-    }
-    if (fresh.length === 0) return;
-    // A denial goes with every id that its own reply told, whichever of two replies came first.
-    const old = this.find(user) ?? this.fetch(user, key);
-    let hashes = ids === null ? null : ids.map(hashText);
-    let carried = false;
-    for (const denial of old?.denials ?? []) {
-      const left = denial.end - now;
-      if (left <= 0 || fresh.some(({ field, limit }) => field === denial.field && limit === denial.limit)) continue;
-      longest = Math.max(longest, left);
-      fresh.push(denial);
-      carried = true;
-    }
-    if (carried) hashes = hashes === null || old!.ids === null ? null : [...new Set([...hashes, ...old!.ids])];
-    if (hashes !== null && hashes.length > MOST_IDS) hashes = null;
-    this.#keep(user, key, new UserDenials(fresh, hashes), longest, ticket);
-  }
-
-  /** Forgets a user in every thread; denials under way are not kept. */
-  drop(user: string, key: string): void {
-    this.#epoch += 1;
-    this.#users.delete(user);
+    const answer = known.ask(plan, now);
     const region = this.#region;
-    if (region !== null && !region.ended) region.session.invalidate(key);
+    if (answer === null || region === null) return answer;
+    const ahead = Math.min(FARTHEST_MS, Math.max(0, Math.floor(known.until - now - COARSE_MS)));
+    known.sure = (region.words[region.clock]! + ahead) | 0;
+    return answer;
   }
 
-  #keep(user: string, key: string, known: UserDenials, life: number, ticket: number): void {
+  /** What the region knows of a user; takes the ticket, and what else the probe tells. */
+  #lookup(user: string, key: string): UserDenials | null {
     const region = this.#region;
-    if (region === null) {
-      if (ticket === this.#epoch) this.#hold(user, known);
-      return;
+    if (region === null || region.ended) {
+      this.ticket = this.#epoch;
+      this.slot = native.slot(key);
+      this.hash = hashKey(key);
+      return null;
     }
-    if (region.ended) return;
-    const rows = known.denials.map(({ field, limit, used, resetsAtMs, end }) => [field, limit, used, resetsAtMs, end]);
-    const bytes = Buffer.from(JSON.stringify([rows, known.ids]));
-    const stored = region.session.store(key, bytes, Math.ceil(life), 0, 0, this.#domain, ticket, info);
-    if (stored === CacheStored.KEPT) this.#proven(user, known);
-  }
-
-  #lookup(region: SharedRegion, user: string, key: string): UserDenials | null {
-    let kind = region.session.lookup(key, 0, 0, scratch, info);
+    let kind = region.session.probe(key, scratch, info);
     if (kind === CacheKind.NO_ROOM) {
       scratch = Buffer.allocUnsafeSlow(info[INFO_LENGTH]! * 2);
-      kind = region.session.lookup(key, 0, 0, scratch, info);
+      kind = region.session.probe(key, scratch, info);
     }
+    this.ticket = info[INFO_TICKET]!;
+    this.slot = info[INFO_SLOT]!;
+    this.hash = (info[INFO_HASH_LOW]! >>> 0) * 0x20_0000 + (info[INFO_HASH_HIGH]! >>> 11);
     if (kind !== CacheKind.HIT) return null;
     const [rows, ids] = JSON.parse(scratch.toString("utf8", 0, info[INFO_LENGTH]!)) as [
       [string, number, number, number, number][],
@@ -266,4 +315,16 @@ export class Denials {
 
 function answerOf(caps: CapState[]): CapsResult {
   return Object.freeze({ allowed: false, caps: Object.freeze(caps), source: "cache" });
+}
+
+/** 53 bits of two hashes. */
+function hashKey(key: string): number {
+  let one = 0x811c9dc5;
+  let other = 0x9e3779b9;
+  for (let i = 0; i < key.length; i += 1) {
+    const unit = key.charCodeAt(i);
+    one = Math.imul(one ^ unit, 0x01000193);
+    other = Math.imul(other ^ unit, 0x85ebca6b) ^ (other >>> 15);
+  }
+  return (one >>> 0) * 0x20_0000 + (other >>> 11);
 }

@@ -4,23 +4,28 @@
  * given back by this thread is not raised.
  *
  * ```text
- * ring    [ user hash | slot | at | n | n × ( field hash | used | until | end ) ] …     n = 0: counts were given back
+ * ring    [ key hash | slot | at | n | n × ( field hash | used | until | end ) ] …     n = 0: counts were given back
  * ```
  *
  * The ring holds no object, so that what is remembered costs the garbage collector nothing.
  */
 import type { Topology } from "../routing/topology.js";
 import type { Plan } from "./plan.js";
+import type { Figures } from "./reply.js";
 
 /** Words of the ring: 16,384 decisions about three caps. */
 const WORDS = 1 << 18;
+const MASK = WORDS - 1;
+/** Positions are put back by this, a multiple of `WORDS`, so that they stay small integers. */
+const FARTHEST = 1 << 29;
 const HEAD = 4;
 const PER_CAP = 4;
 /** Age beyond which a decision is not used. */
 const SEEN_MS = 60_000;
 const SLOTS = 16_384;
-/** Users whose counts wait to be raised; the oldest leave first. */
-const MAX_USERS = 65_536;
+const NOTHING = new Float64Array(0);
+/** Keys whose counts wait to be raised; the oldest leave first. */
+const MAX_KEYS = 65_536;
 
 interface Floor {
   used: number;
@@ -30,37 +35,38 @@ interface Floor {
 
 export class Floors {
   readonly #topology: Topology;
-  readonly #ring = new Float64Array(WORDS);
-  /** Where the next entry goes, and where the oldest one that still stands begins; both only grow. */
+  /** Made when there is something to note. */
+  #ring = NOTHING;
+  /** Where the next entry goes, and where the oldest one that still stands begins; negative ones are the same modulo `WORDS`. */
   #head = 0;
   #tail = 0;
   #version = 0;
   /** Node of each slot when last looked, and its address. */
   readonly #owners = new Int32Array(SLOTS).fill(-1);
   readonly #names = new Map<number, string>();
-  /** By hash of user, then of field. */
+  /** By hash of key, then of field. */
   #pending: Map<number, Map<number, Floor>> | null = null;
 
   constructor(topology: Topology) {
     this.#topology = topology;
   }
 
-  /** Notes the figures of a decision that counted. Times are on the clock of `Denials`. */
-  note(user: string, slot: number, plan: Plan, figures: readonly number[], now: number): void {
-    this.#begin(user, slot, now, plan.length);
-    const at = figures[1]!;
-    for (let i = 0; i < plan.length; i += 1) {
-      this.#put(plan[i]!.hash);
-      this.#put(figures[2 + 3 * i]!);
-      this.#put(at + figures[3 + 3 * i]!);
-      this.#put(at + figures[4 + 3 * i]!);
+  /** Notes the figures of a decision that counted; `key` is a hash. Times are on the clock of `Denials`. */
+  note(key: number, slot: number, { caps }: Plan, figures: Figures, now: number): void {
+    let at = this.#begin(key, slot, now, caps.length);
+    const ring = this.#ring;
+    for (let i = 0; i < caps.length; i += 1, at += PER_CAP) {
+      ring[at & MASK] = caps[i]!.hash;
+      ring[(at + 1) & MASK] = figures.used(i);
+      ring[(at + 2) & MASK] = figures.now + figures.resetsInMs(i);
+      ring[(at + 3) & MASK] = figures.now + figures.endsInMs(i);
     }
   }
 
-  /** Notes that counts of a user were given back: what was seen before says nothing any more. */
-  forget(user: string, now: number): void {
-    this.#begin(user, 0, now, 0);
-    this.#pending?.delete(hashUser(user));
+  /** Notes that counts of a key were given back: what was seen before says nothing any more. */
+  forget(key: number, now: number): void {
+    this.#begin(key, 0, now, 0);
+    this.#pending?.delete(key);
   }
 
   /** Looks whether slots have changed hands. O(1) while the topology is the same. */
@@ -70,43 +76,46 @@ export class Floors {
   }
 
   /** Words for the script, three a cap; null when there is nothing to raise. */
-  of(user: string, plan: Plan): string[] | null {
+  of(key: number, plan: Plan): string[] | null {
     if (this.#pending === null) return null;
-    const floors = this.#pending.get(hashUser(user));
+    const floors = this.#pending.get(key);
     if (floors === undefined) return null;
-    return plan.flatMap(({ hash }) => {
+    return plan.caps.flatMap(({ hash }) => {
       const floor = floors.get(hash);
       return floor === undefined ? ["0", "0", "0"] : [String(floor.used), String(floor.end), String(floor.until)];
     });
   }
 
   /** The script has raised the caps of a plan. */
-  raised(user: string, plan: Plan): void {
-    const hash = hashUser(user);
-    const floors = this.#pending?.get(hash);
+  raised(key: number, plan: Plan): void {
+    const floors = this.#pending?.get(key);
     if (floors === undefined) return;
-    for (const cap of plan) floors.delete(cap.hash);
+    for (const cap of plan.caps) floors.delete(cap.hash);
     if (floors.size > 0) return;
-    this.#pending!.delete(hash);
+    this.#pending!.delete(key);
     if (this.#pending!.size === 0) this.#pending = null;
   }
 
-  #begin(user: string, slot: number, now: number, caps: number): void {
-    const length = HEAD + PER_CAP * caps;
-    while (this.#head + length - this.#tail > WORDS) this.#tail += HEAD + PER_CAP * this.#at(this.#tail + 3);
-    this.#put(hashUser(user));
-    this.#put(slot);
-    this.#put(now);
-    this.#put(caps);
-  }
-
-  #put(word: number): void {
-    this.#ring[this.#head % WORDS] = word;
-    this.#head += 1;
+  /** Makes room, writes the head of an entry, and gives where its caps go. */
+  #begin(key: number, slot: number, now: number, caps: number): number {
+    if (this.#ring === NOTHING) this.#ring = new Float64Array(WORDS);
+    const ring = this.#ring;
+    if (this.#head > FARTHEST) {
+      this.#head -= FARTHEST;
+      this.#tail -= FARTHEST;
+    }
+    const at = this.#head;
+    this.#head = at + HEAD + PER_CAP * caps;
+    while (this.#head - this.#tail > WORDS) this.#tail += HEAD + PER_CAP * this.#at(this.#tail + 3);
+    ring[at & MASK] = key;
+    ring[(at + 1) & MASK] = slot;
+    ring[(at + 2) & MASK] = now;
+    ring[(at + 3) & MASK] = caps;
+    return at + HEAD;
   }
 
   #at(index: number): number {
-    return this.#ring[index % WORDS]!;
+    return this.#ring[index & MASK]!;
   }
 
   #follow(version: number, now: number): void {
@@ -125,18 +134,18 @@ export class Floors {
     if (moved.size > 0) this.#raise(moved, now);
   }
 
-  /** Collects what was seen of users in the slots, the oldest first. */
+  /** Collects what was seen of keys in the slots, the oldest first. */
   #raise(moved: ReadonlySet<number>, now: number): void {
     const pending = this.#pending ?? new Map<number, Map<number, Floor>>();
     for (let at = this.#tail; at < this.#head; at += HEAD + PER_CAP * this.#at(at + 3)) {
-      const user = this.#at(at);
+      const key = this.#at(at);
       const caps = this.#at(at + 3);
-      if (caps === 0) pending.delete(user);
+      if (caps === 0) pending.delete(key);
       if (now - this.#at(at + 2) > SEEN_MS || !moved.has(this.#at(at + 1))) continue;
-      let floors = pending.get(user);
+      let floors = pending.get(key);
       if (floors === undefined) {
-        if (pending.size >= MAX_USERS) pending.delete(pending.keys().next().value!);
-        pending.set(user, (floors = new Map()));
+        if (pending.size >= MAX_KEYS) pending.delete(pending.keys().next().value!);
+        pending.set(key, (floors = new Map()));
       }
       for (let i = 0; i < caps; i += 1) this.#merge(floors, at + HEAD + PER_CAP * i);
     }
@@ -151,16 +160,4 @@ export class Floors {
       known.used = Math.max(known.used, used);
     } else floors.set(field, { used, until, end });
   }
-}
-
-/** 53 bits of two hashes. */
-function hashUser(user: string): number {
-  let one = 0x811c9dc5;
-  let other = 0x9e3779b9;
-  for (let i = 0; i < user.length; i += 1) {
-    const unit = user.charCodeAt(i);
-    one = Math.imul(one ^ unit, 0x01000193);
-    other = Math.imul(other ^ unit, 0x85ebca6b) ^ (other >>> 15);
-  }
-  return (one >>> 0) * 0x20_0000 + (other >>> 11);
 }

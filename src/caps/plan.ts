@@ -18,27 +18,31 @@ export const MAX_WINDOW_MS = 34_560_000_000;
 /** Compiled caps kept a thread; the oldest leave first. */
 const MAX_KNOWN = 65_536;
 const MAX_ZONES = 1024;
+/** Lists kept a thread: by so many first caps, so many each, of so many caps at most. */
+const MAX_PLANNED = 8192;
+const MAX_PLANS_A_CAP = 4;
+const MAX_KEPT_CAPS = 16;
 
 /** A cap as the scripts know it. */
 export class PlannedCap {
   readonly cap: Cap;
   readonly name: string;
   readonly limit: number;
-  readonly limitText: string;
   /** Field of the user's hash: window and name. */
   readonly field: string;
+  /** Of the field, in UTF-8. */
+  readonly fieldBytes: number;
+  /** Null for windows that are not civil. */
+  readonly civil: CivilWindows | null;
   #hash = -1;
-  readonly #fixed: string;
-  readonly #civil: CivilWindows | null;
 
-  constructor(cap: Cap, field: string, fixed: string, civil: CivilWindows | null) {
+  constructor(cap: Cap, field: string, civil: CivilWindows | null) {
     this.cap = { ...cap };
     this.name = cap.name;
     this.limit = cap.limit;
-    this.limitText = String(cap.limit);
     this.field = field;
-    this.#fixed = fixed;
-    this.#civil = civil;
+    this.fieldBytes = Buffer.byteLength(field);
+    this.civil = civil;
   }
 
   /** Stands for the field in the mark of a list. */
@@ -47,15 +51,17 @@ export class PlannedCap {
     return this.#hash;
   }
 
-  /** The window, for a server whose time is about `now`. */
+  /** The window, for a server whose time is about `now`; of one that is not civil, the field tells. */
   window(now: number): string {
-    return this.#civil === null ? this.#fixed : this.#civil.spec(now);
+    return this.civil === null ? "" : this.civil.at(now).text;
   }
 
-  is({ limit, windowMs, sliding, per, timeZone }: Cap): boolean {
+  /** Whether it was made of this cap. */
+  is({ name, limit, windowMs, sliding, per, timeZone }: Cap): boolean {
     const { cap } = this;
     return (
       cap.limit === limit &&
+      cap.name === name &&
       cap.windowMs === windowMs &&
       cap.sliding === sliding &&
       cap.per === per &&
@@ -64,28 +70,121 @@ export class PlannedCap {
   }
 }
 
-export type Plan = readonly PlannedCap[];
+/** A list of caps, checked, and what is sent for it. */
+export class Plan {
+  readonly caps: readonly PlannedCap[];
+  readonly #civil: boolean;
+  /** By operation, for times in `[#from, #until)`. */
+  #texts: Map<string, string> | null = null;
+  #from = -Infinity;
+  #until = Infinity;
+  #mark = "";
 
-/** Compiles lists of caps; remembers caps by name. */
+  constructor(caps: readonly PlannedCap[]) {
+    this.caps = caps;
+    this.#civil = caps.some(({ civil }) => civil !== null);
+    if (this.#civil) this.#until = -Infinity;
+  }
+
+  /** Whether it was made of these caps. */
+  isOf(caps: readonly Cap[]): boolean {
+    const planned = this.caps;
+    if (planned.length !== caps.length) return false;
+    for (let i = 0; i < planned.length; i += 1) {
+      const cap = caps[i];
+      if (typeof cap !== "object" || cap === null || !planned[i]!.is(cap)) return false;
+    }
+    return true;
+  }
+
+  /**
+   * The first argument of the scripts: the operation, then per cap `limit bytes window;field`, where `bytes` is the field's
+   * length in UTF-8. `offsetMs` is the server's clock less this process's; it matters to civil windows only.
+   */
+  question(operation: string, offsetMs: number): string {
+    const now = this.#civil ? Date.now() + offsetMs : 0;
+    if (this.#civil) this.#turn(now);
+    this.#texts ??= new Map();
+    let text = this.#texts.get(operation);
+    if (text === undefined) {
+      text = operation;
+      for (const cap of this.caps) text += `${cap.limit} ${cap.fieldBytes} ${cap.window(now)};${cap.field}`;
+      this.#texts.set(operation, text);
+    }
+    return text;
+  }
+
+  /** A number for the list, whatever its order. */
+  get mark(): string {
+    if (this.#mark === "") {
+      let sum = 0;
+      for (const { hash } of this.caps) sum = (sum + hash) >>> 0;
+      this.#mark = String(sum);
+    }
+    return this.#mark;
+  }
+
+  /** Forgets what was written for civil windows that have ended. */
+  #turn(now: number): void {
+    if (now >= this.#from && now < this.#until) return;
+    this.#texts?.clear();
+    this.#from = -Infinity;
+    this.#until = Infinity;
+    for (const { civil } of this.caps) {
+      if (civil === null) continue;
+      civil.at(now);
+      this.#from = Math.max(this.#from, civil.from);
+      this.#until = Math.min(this.#until, civil.until);
+    }
+  }
+}
+
+/** Compiles lists of caps; remembers caps by name, and lists by their first cap. */
 export class Planner {
   readonly #known = new Map<string, PlannedCap>();
   readonly #zones = new Map<string, CivilWindows>();
+  readonly #plans = new Map<PlannedCap, Plan[]>();
+  #last: Plan | null = null;
 
   /** @throws KeylaneError `KEYLANE_ERR_ARGUMENT` naming the cap and what is wrong with it */
   plan(caps: readonly Cap[]): Plan {
+    const last = this.#last;
+    if (last !== null && Array.isArray(caps) && last.isOf(caps)) return last;
+    this.#last = this.#find(caps);
+    return this.#last;
+  }
+
+  #find(caps: readonly Cap[]): Plan {
     if (!Array.isArray(caps)) throw badArgument("caps: a list is needed");
     const count = caps.length;
     if (count === 0 || count > MAX_CAPS) throw badArgument(`caps: 1 to ${MAX_CAPS} are allowed, not ${count}`);
-    const plan: PlannedCap[] = [];
+    const first = this.#known.get((caps[0] as Cap | null)?.name as string);
+    const plans = first === undefined ? undefined : this.#plans.get(first);
+    if (plans !== undefined) for (const plan of plans) if (plan.isOf(caps)) return plan;
+    const planned: PlannedCap[] = [];
     for (let i = 0; i < count; i += 1) {
       const cap = caps[i] as Cap;
       const known = this.#known.get(cap?.name);
-      const planned = known !== undefined && known.is(cap) ? known : this.#compile(cap, i);
-      for (let before = 0; before < i; before += 1) {
-        if (plan[before]!.name === planned.name) throw badArgument(`caps: the name ${planned.name} is there twice`);
+      const one = known !== undefined && known.is(cap) ? known : this.#compile(cap, i);
+      if (planned.some(({ name }) => name === one.name)) {
+        throw badArgument(`caps: the name ${one.name} is there twice`);
       }
-      plan.push(planned);
+      planned.push(one);
     }
+    return this.#keep(new Plan(planned));
+  }
+
+  #keep(plan: Plan): Plan {
+    if (plan.caps.length > MAX_KEPT_CAPS) return plan;
+    const first = plan.caps[0]!;
+    const plans = this.#plans.get(first);
+    if (plans !== undefined) {
+      if (plans.length >= MAX_PLANS_A_CAP) plans.shift();
+      plans.push(plan);
+      return plan;
+    }
+    if (this.#plans.size >= MAX_PLANNED) this.#plans.delete(this.#plans.keys().next().value!);
+    this.#plans.set(first, [plan]);
     return plan;
   }
 
@@ -121,7 +220,7 @@ export class Planner {
       if (this.#zones.size >= MAX_ZONES) this.#zones.clear();
       this.#zones.set(zone, civil);
     }
-    return new PlannedCap(cap, `${zone} ${cap.name}`, "", civil);
+    return new PlannedCap(cap, `${zone} ${cap.name}`, civil);
   }
 }
 
@@ -130,15 +229,7 @@ function timed(cap: Cap, at: string): PlannedCap {
   const { sliding = false, windowMs, timeZone } = cap;
   if (typeof sliding !== "boolean") throw badArgument(`${at}: sliding must be a boolean, not ${String(sliding)}`);
   if (timeZone !== undefined) throw badArgument(`${at}: only civil windows have a timeZone`);
-  const window = `${sliding ? "s" : "f"}${windowMs}`;
-  return new PlannedCap(cap, `${window} ${cap.name}`, window, null);
-}
-
-/** A number for a list of caps, whatever their order. */
-export function markOf(plan: Plan): string {
-  let sum = 0;
-  for (const { hash } of plan) sum = (sum + hash) >>> 0;
-  return String(sum);
+  return new PlannedCap(cap, `${sliding ? "s" : "f"}${windowMs} ${cap.name}`, null);
 }
 
 /** FNV-1a over UTF-16 units, 32 bits. */

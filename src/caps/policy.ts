@@ -11,6 +11,8 @@ export interface CapsPolicy {
   readonly onError: "allow" | "deny" | "throw";
   readonly strict: boolean;
   readonly reservationMs: number;
+  /** How long a denial is kept that a refund in another process may end unheard. */
+  readonly denialMs: number;
   /** The options name caps: denials get a region of shared memory, if need be one of their own. */
   readonly shared: boolean;
 }

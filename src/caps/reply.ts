@@ -1,5 +1,6 @@
-/** What `decide.lua` answers, as the caller gets it. */
-import type { Reply } from "../types.js";
+/** What the scripts answer, read from the connection's rows without a list in between, and as the caller gets it. */
+import { ROW_WORDS, Kind } from "../native/types.js";
+import type { ReplyRows, Shape } from "../lane/replies.js";
 import type { Plan } from "./plan.js";
 import type { CapState } from "./types.js";
 
@@ -17,28 +18,106 @@ export const Status = {
   OTHER_CAPS: -2,
 } as const;
 
-/** Words before the figures of the caps: status and the server's time. */
-export const HEAD_WORDS = 2;
-/** Words a cap: used, milliseconds until it resets, milliseconds until the count ends. */
-export const CAP_WORDS = 3;
+/** Words on the wire before the figures of the caps: status and the server's time, in two. */
+const HEAD_WORDS = 3;
+/** Words a cap. */
+const CAP_WORDS = 3;
+/** The second word of the time counts milliseconds up to this. */
+const TIME_UNIT = 1_000_000;
 
-/** A reply whose head is numbers; anything else is not taken for a decision. */
-export function isDecision(reply: Reply, words: number): reply is number[] {
-  if (!Array.isArray(reply) || typeof reply[0] !== "number" || typeof reply[1] !== "number") return false;
-  if (reply[0] < 0) return true;
-  if (reply.length < words) return false;
-  for (let i = HEAD_WORDS; i < words; i += 1) if (typeof reply[i] !== "number") return false;
-  return true;
+/**
+ * The figures of one reply.
+ *
+ * ```text
+ * status | time ÷ 10^6 | time mod 10^6 | per cap: used | ms until it resets | ms until the count ends | [ ids | ] raised
+ * ```
+ */
+export class Figures implements Shape {
+  status = 0;
+  /** The server's time, in milliseconds since 1970. */
+  now = 0;
+  /** Ids remembered, told with a denial; null when there are too many, or were none told. */
+  ids: readonly string[] | null = null;
+  /** Caps that were raised after a failover. */
+  raised = 0;
+  /** Names the connection that hears of the user's changes; 0 when none does. */
+  feeder = 0;
+  readonly #caps: number;
+  readonly #words: number[] = [];
+
+  constructor(caps: number) {
+    this.#caps = caps;
+  }
+
+  used(cap: number): number {
+    return this.#words[CAP_WORDS * cap]!;
+  }
+
+  resetsInMs(cap: number): number {
+    return this.#words[CAP_WORDS * cap + 1]!;
+  }
+
+  endsInMs(cap: number): number {
+    return this.#words[CAP_WORDS * cap + 2]!;
+  }
+
+  /** As a shape: itself, or null when the reply is none of a script's. */
+  read(rows: ReplyRows): this | null {
+    return this.take(rows, this.#caps) ? this : null;
+  }
+
+  /** Reads the reply at the cursor, whole. False when it is none of a script's. */
+  take(rows: ReplyRows, caps: number): boolean {
+    const aggregate = rows.kind() === Kind.ARRAY;
+    const begin = rows.at;
+    if (aggregate && this.#take(rows, caps)) return true;
+    rows.at = begin;
+    rows.skip();
+    return false;
+  }
+
+  #take(rows: ReplyRows, caps: number): boolean {
+    const length = rows.enter();
+    if (length < HEAD_WORDS) return false;
+    this.status = integer(rows);
+    this.now = integer(rows) * TIME_UNIT + integer(rows);
+    this.ids = null;
+    this.raised = 0;
+    this.feeder = rows.feed.feeder;
+    if (this.status < 0) return length === HEAD_WORDS && this.now > 0;
+    const count = CAP_WORDS * caps;
+    const more = length - HEAD_WORDS - count;
+    if (more < 0 || more > 2) return false;
+    const words = this.#words;
+    let sum = this.now + this.status;
+    for (let i = 0; i < count; i += 1) sum += words[i] = integer(rows);
+    if (more === 2) {
+      const ids = rows.value();
+      if (Array.isArray(ids)) this.ids = ids as string[];
+    }
+    if (more > 0) sum += this.raised = integer(rows);
+    return !Number.isNaN(sum);
+  }
 }
 
-export function statesOf(plan: Plan, figures: readonly number[]): CapState[] {
-  const at = figures[1]!;
+/** The integer at the cursor; NaN when it is something else, which is passed over. */
+function integer(rows: ReplyRows): number {
+  const { table, at } = rows;
+  if (table[at] === Kind.INT32) {
+    rows.at = at + ROW_WORDS;
+    return table[at + 2]!;
+  }
+  const value = rows.value();
+  return typeof value === "number" ? value : Number.NaN;
+}
+
+export function statesOf({ caps }: Plan, figures: Figures): CapState[] {
   const states: CapState[] = [];
-  for (let i = 0; i < plan.length; i += 1) {
-    const { name, limit } = plan[i]!;
-    const word = HEAD_WORDS + CAP_WORDS * i;
-    const used = figures[word]!;
-    states.push({ name, limit, used, remaining: used < limit ? limit - used : 0, resetsAtMs: at + figures[word + 1]! });
+  for (let i = 0; i < caps.length; i += 1) {
+    const { name, limit } = caps[i]!;
+    const used = figures.used(i);
+    const resetsAtMs = figures.now + figures.resetsInMs(i);
+    states.push({ name, limit, used, remaining: used < limit ? limit - used : 0, resetsAtMs });
   }
   return states;
 }

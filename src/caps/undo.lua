@@ -1,22 +1,19 @@
 -- Gives back what an id has counted (f refund), or the places it holds (l release), of caps of one user.
 --
--- ARGV: operation | id | mark | number of caps, then per cap: field | window.
+-- ARGV: what is asked (limits play no part) | id | mark.
 --
--- Gives { status, now, caps given back }. status: 1 done | 0 there is nothing to give back | -1 send the boundaries of `now` |
--- -2 the id stands for other caps. A count is taken from the window it was made in, while that is open: never below 0.
+-- Gives { status, now in two words, caps given back }. status: 1 done | 0 there is nothing to give back | -1 send the boundaries
+-- of `now` | -2 the id stands for other caps. A count is taken from the window it was made in, while that is open: never below 0.
 
-local op, id, mark, n = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
-local caps, fields = {}, { 'i' .. id }
-for i = 1, n do
-  local cap = windowOf(ARGV[4 + 2 * i])
-  if not cap then return { -1, now } end
-  cap.field = ARGV[3 + 2 * i]
-  caps[i], fields[i + 1] = cap, cap.field
-end
+local op, caps = asked(ARGV[1])
+if not op then return timed(-1) end
+local id, mark = ARGV[2], ARGV[3]
+local fields = { 'i' .. id }
+for i, cap in ipairs(caps) do fields[i + 1] = cap.field end
 local found = redis.call('HMGET', key, unpack(fields))
 local record = recordOf(found[1])
-if not record or (op == 'l' and record.state ~= 'h') then return { 0, now } end
-if record.mark ~= mark then return { -2, now } end
+if not record or (op == 'l' and record.state ~= 'h') then return timed(0) end
+if record.mark ~= mark then return timed(-2) end
 
 -- The end of the open window that a count made at `at` is in; nil when it has ended.
 local function endOf(cap, at)
@@ -46,4 +43,6 @@ for _, cap in ipairs(caps) do
 end
 redis.call('HDEL', key, 'i' .. id)
 if redis.call('HLEN', key) == 1 and redis.call('HEXISTS', key, '') == 1 then redis.call('DEL', key) end
-return { 1, now, given }
+local reply = timed(1)
+reply[4] = given
+return reply

@@ -16,6 +16,11 @@ local key = KEYS[1]
 local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 
+-- The server's time as replies tell it: two integers of 32 bits.
+local function timed(status)
+  return { status, math.floor(now / 1000000), now % 1000000 }
+end
+
 local function digits(number)
   return string.format('%.0f', number)
 end
@@ -25,7 +30,7 @@ local function malformed(field)
 end
 
 -- The window that a count made now belongs to; nil when the boundaries sent do not hold the server's time.
---   f<ms> fixed | s<ms> sliding | c<boundaries> civil
+--   f<ms> fixed | s<ms> sliding | c<boundaries> civil, and perhaps more behind a space
 local function windowOf(spec)
   local kind = string.sub(spec, 1, 1)
   if kind == 'c' then
@@ -40,7 +45,7 @@ local function windowOf(spec)
     end
     return nil
   end
-  local span = tonumber(string.sub(spec, 2))
+  local span = tonumber(string.match(spec, '^%a(%d+)'))
   if kind == 'f' then return { kind = kind, span = span, ends = now + span } end
   local sub = math.ceil(span / SUB_BUCKETS)
   return { kind = kind, span = span, sub = sub, ends = (math.floor(now / sub) + 1) * sub - 1 + span }
@@ -98,4 +103,20 @@ local function recordOf(text)
   local ends, mark, state, at = string.match(text, '^(%d+) (%d+) (%a) (%d+)$')
   if not ends or tonumber(ends) <= now then return nil end
   return { ends = tonumber(ends), mark = mark, state = state, at = tonumber(at) }
+end
+
+-- What is asked: the operation, then per cap `limit bytes window;field`, where a window left out is what the field begins with.
+-- nil when the boundaries sent do not hold the server's time.
+local function asked(text)
+  local caps, at = {}, 2
+  while at <= #text do
+    local limit, bytes, window, start = string.match(text, '^(%d+) (%d+) ([^;]*);()', at)
+    at = start + bytes
+    local field = string.sub(text, start, at - 1)
+    local cap = windowOf(window == '' and field or window)
+    if not cap then return nil end
+    cap.field, cap.limit = field, tonumber(limit)
+    caps[#caps + 1] = cap
+  end
+  return string.sub(text, 1, 1), caps
 end

@@ -8,7 +8,8 @@ import type { DomainStats } from "../types.js";
 import type { Codec } from "./codec.js";
 import type { LaneConfig } from "./config.js";
 import type { Lane, WriteGate } from "./contract.js";
-import type { ValueShape } from "./replies.js";
+import type { WireArg } from "./op.js";
+import type { Asking, ValueShape } from "./replies.js";
 
 export class ClosedLane implements Lane {
   readonly config: LaneConfig;
@@ -32,6 +33,10 @@ export class ClosedLane implements Lane {
 
   call(): Promise<never> {
     return this.#refuse();
+  }
+
+  ask(_head: number, _first: WireArg, _rest: readonly WireArg[] | null, asking: Asking): void {
+    asking.settle(this.#refuse());
   }
 
   load(): Promise<never> {

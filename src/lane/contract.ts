@@ -9,7 +9,7 @@ import type { Codec } from "./codec.js";
 import type { LaneConfig } from "./config.js";
 import type { NodeLane } from "./node.js";
 import type { Block, Op, WireArg } from "./op.js";
-import type { ReplyRows, Shape, ValueShape } from "./replies.js";
+import type { Asking, ReplyRows, Shape, ValueShape } from "./replies.js";
 
 /** What a lane tells the facade. */
 export interface LaneListener {
@@ -76,6 +76,15 @@ export interface Lane {
     limits?: CallLimits,
     script?: string | null,
   ): Promise<unknown>;
+  /** As `call`, for one that settles itself. */
+  ask(
+    head: number,
+    first: WireArg,
+    rest: readonly WireArg[] | null,
+    asking: Asking,
+    limits: CallLimits,
+    script: string | null,
+  ): void;
   /** A value together with the key's remaining life. Only the value's reply settles the call. */
   load(load: LoadShapes, limits: CallLimits): Promise<unknown>;
   /** A whole transaction; see `transaction.ts`. */

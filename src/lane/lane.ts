@@ -25,14 +25,14 @@ import type { Keeper, KeeperLane } from "./keeper.js";
 import { oversize } from "./limits.js";
 import { Moves } from "./moves.js";
 import type { NodeLane, NodeOwner } from "./node.js";
-import { HEAD_GET, HEAD_UNCOUNTED, OP_INTERNAL, Op, QUEUED, SENT, SETTLED, headOf } from "./op.js";
+import { HEAD_GET, HEAD_UNCOUNTED, OP_INTERNAL, Op, QUEUED, SENT, SETTLED, headOf, settleAsking } from "./op.js";
 import type { Block, Settle, WireArg } from "./op.js";
 import { Outbox } from "./outbox.js";
 import type { OutboxOwner } from "./outbox.js";
 import { Redirector } from "./redirect.js";
 import type { Detours } from "./redirect.js";
 import { ValueShape } from "./replies.js";
-import type { ReplyRows, Shape } from "./replies.js";
+import type { Asking, ReplyRows, Shape } from "./replies.js";
 import { RingKeeper } from "./ring-keeper.js";
 import { SingleKeeper } from "./single-keeper.js";
 import { HEAD_TRANSACTION } from "./transaction.js";
@@ -142,6 +142,19 @@ export class DomainLane implements Lane, NodeOwner, OutboxOwner, Detours, Keeper
     op.script = script;
     this.#begin(op, limits.signal);
     return promise;
+  }
+
+  ask(
+    head: number,
+    first: WireArg,
+    rest: readonly WireArg[] | null,
+    asking: Asking,
+    limits: CallLimits,
+    script: string | null,
+  ): void {
+    const op = new Op(head, first, rest, settleAsking, asking, this.#deadline(limits), 0);
+    op.script = script;
+    this.#begin(op, limits.signal);
   }
 
   /** The life is asked for first, in the same run of frames, so that `value` can rely on it. */

@@ -5,7 +5,7 @@
  */
 import { FLAG_READ, FLAG_UNCOUNTED, HEAD_FLAGS_SHIFT, HEAD_KEY_SHIFT, KEY_NONE, Opcode } from "../native/types.js";
 import type { KeylaneError } from "../errors.js";
-import type { Shape } from "./replies.js";
+import type { Asking, Shape } from "./replies.js";
 
 /** An argument as it goes on the wire. */
 export type WireArg = string | Uint8Array;
@@ -118,3 +118,10 @@ export class Op {
     return bytes;
   }
 }
+
+function settle(this: unknown, value: unknown): void {
+  ((this as Op).shape as Asking).settle(value);
+}
+
+/** The one `settle` of operations whose shape takes the outcome; called as a method of its operation. */
+export const settleAsking: Settle = settle;

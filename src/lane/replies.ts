@@ -15,6 +15,12 @@ export interface Shape {
   read(rows: ReplyRows): unknown;
 }
 
+/** A call that takes its own outcome: one promise less, and no closure, for calls that make something of their reply. */
+export interface Asking extends Shape {
+  /** What `read` gave, or a rejected promise. Called once. */
+  settle(value: unknown): void;
+}
+
 /** Words of a table to begin with. */
 export const FIRST_TABLE = ROWS_BASE + 4096 * ROW_WORDS;
 

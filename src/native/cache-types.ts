@@ -3,7 +3,7 @@
  * threads of the process read and write. Only the Rust addon implements it.
  *
  * ```text
- * info     [ proof index | proof | expiry | check | feeder | value length | flags | - ]     what lookup and store tell
+ * info     [ proof index | proof | expiry | check | feeder | value length | flags | ticket | slot | hash, low | high ]     what lookup, probe and store tell
  * claim    [ word index | value ]                                                           what claim tells
  * ```
  */
@@ -63,7 +63,14 @@ export const INFO_FEEDER = 4;
 export const INFO_LENGTH = 5;
 /** Bit set of `FLAG_*`. */
 export const INFO_FLAGS = 6;
-export const INFO_WORDS = 8;
+/** With which to store what was not found; this and what follows is told by `probe` alone. */
+export const INFO_TICKET = 7;
+/** The key's slot. */
+export const INFO_SLOT = 8;
+/** Halves of the key's xxh3-64. */
+export const INFO_HASH_LOW = 9;
+export const INFO_HASH_HIGH = 10;
+export const INFO_WORDS = 11;
 
 /** The caller is the one to refresh the value. */
 export const FLAG_ELECTED = 1;
@@ -89,6 +96,8 @@ export interface CacheSession {
   readonly digest: string;
   /** Copies the value of `key` to `out`. `staleMs`: how long past its expiry it may be; `leaseMs`: 0 elects nobody. */
   lookup(key: string | Uint8Array, staleMs: number, leaseMs: number, out: Uint8Array, info: Int32Array): number;
+  /** As `lookup` without stale values and elections, not counted; tells all words of `info`. */
+  probe(key: string | Uint8Array, out: Uint8Array, info: Int32Array): number;
   /** Begins a load: the ticket to hand to `store`. */
   beginLoad(key: string | Uint8Array): number;
   /** Whether a key is cached and fresh, without counting it as a lookup. */

@@ -31,6 +31,7 @@ function sessionOf(seat: Seat): CacheSession {
   return {
     ...description,
     lookup: seat.lookup,
+    probe: seat.probe,
     beginLoad: seat.beginLoad,
     holds: seat.holds,
     ticket: seat.ticket,

@@ -21,7 +21,7 @@ import { DOMAIN_NONE } from "./types.js";
 import type { EncodeTables, FallbackSpec, NativeCore, NativeRouter, RouterSpec, Scanner } from "./types.js";
 
 /** `ABI_VERSION` of `crates/addon/src/lib.rs`. */
-const ABI_VERSION = 5;
+const ABI_VERSION = 6;
 
 /** Values of `fallback` in `createRouter`. */
 const FALLBACKS = { reject: 0, domain: 1, hash: 2, "md5-modulo": 3 } as const;

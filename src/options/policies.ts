@@ -64,13 +64,13 @@ export function policyOf({ domains, hotKeys }: Given, name: string): CachePolicy
 
 /** Where caps live and what happens when they cannot be decided. @throws KeylaneError `KEYLANE_ERR_OPTIONS` */
 export function capsOf({ caps, domains }: Given, indexOf: IndexOf): CapsPolicy {
-  const { domain: named, onError = "allow", strict = false, reservationMs = 30_000 } = caps ?? {};
+  const { domain: named, onError = "allow", strict = false, reservationMs = 30_000, denialMs = 60_000 } = caps ?? {};
   const lists = Object.values(domains).map(({ prefixes }) => prefixes);
   const domain =
     named === undefined ? lists.findIndex((list) => list.includes(CAPS_PREFIX)) : indexOf(named, "caps.domain");
   const own = lists[domain] ?? [];
   const prefix = own.includes(CAPS_PREFIX) ? CAPS_PREFIX : (own[0] ?? "");
-  return { domain, prefix, onError, strict, reservationMs, shared: caps !== undefined };
+  return { domain, prefix, onError, strict, reservationMs, denialMs, shared: caps !== undefined };
 }
 
 /** How the ledger works; null without the option. @throws KeylaneError `KEYLANE_ERR_OPTIONS` */

@@ -99,6 +99,7 @@ export const schema = z.strictObject({
       onError: z.enum(["allow", "deny", "throw"]).default("allow"),
       strict: z.boolean().default(false),
       reservationMs: positive.max(MAX_RESERVATION_MS).default(30_000),
+      denialMs: positive.default(60_000),
     })
     .optional(),
   ledger: z

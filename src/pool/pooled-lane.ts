@@ -12,10 +12,10 @@ import type { Codec } from "../lane/codec.js";
 import type { LaneConfig } from "../lane/config.js";
 import type { CallLimits, Lane, LoadShapes, WriteGate } from "../lane/contract.js";
 import { oversize } from "../lane/limits.js";
-import { HEAD_GET, Op, QUEUED, SENT, SETTLED, headOf } from "../lane/op.js";
+import { HEAD_GET, Op, QUEUED, SENT, SETTLED, headOf, settleAsking } from "../lane/op.js";
 import type { Block, Settle, WireArg } from "../lane/op.js";
 import { BUFFER_SHAPE, RAW_SHAPE, ValueShape } from "../lane/replies.js";
-import type { Shape } from "../lane/replies.js";
+import type { Asking, Shape } from "../lane/replies.js";
 import { HEAD_TRANSACTION } from "../lane/transaction.js";
 import { NEVER, deadlineIn } from "../lane/turn.js";
 import { traceCommand, watchSignal } from "../lane/watch.js";
@@ -134,6 +134,30 @@ export class PooledLane implements Lane {
     op.script = script;
     this.#begin(op, limits.signal);
     return promise;
+  }
+
+  ask(
+    head: number,
+    first: WireArg,
+    rest: readonly WireArg[] | null,
+    asking: Asking,
+    limits: CallLimits,
+    script: string | null,
+  ): void {
+    const deadline = this.#deadline(limits);
+    const op = new PooledOp(
+      this,
+      OpKind.CALL,
+      expectationOf(asking),
+      head,
+      first,
+      rest,
+      settleAsking,
+      asking,
+      deadline,
+    );
+    op.script = script;
+    this.#begin(op, limits.signal);
   }
 
   load({ key, fetched }: LoadShapes, limits: CallLimits): Promise<unknown> {

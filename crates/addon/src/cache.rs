@@ -4,7 +4,7 @@
 //! alone. A session that has ended, by `end` or with its thread, refuses every call.
 //!
 //! ```text
-//! info     proof index | proof | expiry | check | feeder | value length | flags
+//! info     proof index | proof | expiry | check | feeder | value length | flags | ticket | slot | hash low | high
 //! claim    word index | value
 //! ```
 
@@ -18,6 +18,7 @@ use keylane_core::flight::Claim;
 use keylane_core::hash::hash64;
 use keylane_core::layout::{Options, THREAD, THREAD_COUNTERS};
 use keylane_core::region::Region;
+use keylane_core::slot;
 use keylane_core::table::{Ask, Entry, Lookup, MAX_TTL_MS, Stored};
 use keylane_core::thread::Counter;
 use std::cell::RefCell;
@@ -99,6 +100,7 @@ fn seat<const N: usize>(
     for function in [
         function!("describe", describe),
         function!("lookup", lookup),
+        function!("probe", probe),
         function!("beginLoad", begin_load),
         function!("holds", holds),
         function!("ticket", ticket),
@@ -160,6 +162,28 @@ fn lookup(call: &Call<'_, 5>, held: &Shared) -> Result<Returned, Fault> {
         let (index, length) = (found.proof_index as i32, found.value_len as i32);
         let (proof, expiry, check) = (found.proof as i32, found.expiry as i32, found.check as i32);
         tell(info, [index, proof, expiry, check, found.feeder.into(), length, flags])?;
+        call.int(found.kind as i32)
+    })
+}
+
+/// `probe(key, out, info)`: what is kept, the ticket with which to store it, and what else of the key costs little here.
+fn probe(call: &Call<'_, 3>, held: &Shared) -> Result<Returned, Fault> {
+    held.with(|seat| {
+        let (out, info) = (call.bytes_mut(1, "out")?, call.words_mut(2, "info")?);
+        seat.own.apart(out, "out")?;
+        seat.own.apart(info, "info")?;
+        let (ticket, hash, own_slot, found) = seat.keyed(call, |hash, key| {
+            let ticket = seat.session.cache().ticket(hash);
+            Ok((ticket, hash, slot::slot(key), seat.session.probe(hash, key, out)))
+        })?;
+        let Some(place) = info.first_chunk_mut::<11>() else {
+            return Err(Fault::Range("info has fewer than 11 words".into()));
+        };
+        let (low, high) = (hash as i32, (hash >> 32) as i32);
+        let (index, length) = (found.proof_index as i32, found.value_len as i32);
+        let (proof, expiry, check) = (found.proof as i32, found.expiry as i32, found.check as i32);
+        *place =
+            [index, proof, expiry, check, found.feeder.into(), length, 0, ticket as i32, own_slot.into(), low, high];
         call.int(found.kind as i32)
     })
 }

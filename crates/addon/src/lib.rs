@@ -26,7 +26,7 @@ use std::rc::Rc;
 use view::Scratch;
 
 /// Raised whenever a function's arguments or the meaning of a word change; `src/native/load.ts` compares it.
-const ABI_VERSION: i32 = 5;
+const ABI_VERSION: i32 = 6;
 
 /// Working memory of one environment: the main thread's, or a worker's. Kept so that calls need not allocate.
 #[derive(Default)]

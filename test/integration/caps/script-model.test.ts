@@ -8,7 +8,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { assert as check, asyncProperty, constantFrom, array, integer, oneof, record, subarray } from "fast-check";
 import type { SandboxServer } from "keylane/sandbox";
 import { CivilWindows } from "#dist/caps/civil.js";
-import { markOf, Planner } from "#dist/caps/plan.js";
+import { Planner } from "#dist/caps/plan.js";
 import type { Plan } from "#dist/caps/plan.js";
 import { DECIDE, UNDO } from "#dist/caps/scripts.js";
 import type { Cap } from "keylane";
@@ -84,7 +84,7 @@ class Model {
 
   /** End of a count made now. Holds do not open a window. */
   #endOf(cap: Cap, field: string, now: number): number {
-    if (cap.per !== undefined) return Number(new CivilWindows(cap.per, cap.timeZone!).spec(now).slice(1).split(" ")[2]);
+    if (cap.per !== undefined) return new CivilWindows(cap.per, cap.timeZone!).at(now).until;
     if (cap.sliding === true) {
       const sub = Math.ceil(cap.windowMs / SUB_BUCKETS);
       return (Math.floor(now / sub) + 1) * sub - 1 + cap.windowMs;
@@ -95,16 +95,16 @@ class Model {
 
   decide(op: Operation, plan: Plan, id: string, life: number, now: number): number {
     const known = this.known(id, now);
-    const mark = markOf(plan);
+    const { mark, caps } = plan;
     if (op !== "c" && known !== undefined && known.mark !== mark) return -2;
     const commits = op !== "c" && known?.held === true && op !== "r";
     if (op !== "c" && known !== undefined && !commits) return 2;
-    const full = plan.some(({ field, limit }) => this.used(field, now) >= limit);
+    const full = caps.some(({ field, limit }) => this.used(field, now) >= limit);
     if (full && !commits) return 0;
     if (op === "c") return 1;
     const moments = new Map<string, Moment>();
     let longest = 0;
-    for (const { field, cap } of plan) {
+    for (const { field, cap } of caps) {
       const ends = op === "r" ? now + life : this.#endOf(cap, field, now);
       const moment = { ends, id: op === "r" ? `held ${id}` : id };
       moments.set(field, moment);
@@ -119,7 +119,7 @@ class Model {
   undo(op: Operation, plan: Plan, id: string, now: number): number {
     const known = this.known(id, now);
     if (known === undefined || (op === "l" && !known.held)) return 0;
-    if (known.mark !== markOf(plan)) return -2;
+    if (known.mark !== plan.mark) return -2;
     for (const [field, moment] of known.moments) {
       this.#counts.set(
         field,
@@ -138,47 +138,31 @@ async function play(server: SandboxServer, user: string, sequence: readonly Step
   for (const [at, { op, id, caps, limit, life, pause }] of sequence.entries()) {
     const plan = planner.plan(caps.map((index) => Object.assign({}, WINDOWS[index]!, { limit }) as Cap));
     const told = `step ${at}: ${op} ${id}`;
-    const windows = plan.map((cap) => cap.window(Date.now()));
+    const run = async (
+      source: string,
+      ...args: string[]
+    ): Promise<{ status: number; now: number; figures: number[] }> => {
+      const question = plan.question(op, 0);
+      const reply = (await server.node.command("EVAL", source, 1, key, question, ...args)) as number[];
+      const [status, high, low, ...figures] = reply as [number, number, number, ...number[]];
+      return { status, now: high * 1_000_000 + low, figures };
+    };
     if (op === "f" || op === "l") {
-      const args = plan.flatMap(({ field }, i) => [field, windows[i]!]);
-      const reply = (await server.node.command(
-        "EVAL",
-        UNDO.source,
-        1,
-        key,
-        op,
-        String(id),
-        markOf(plan),
-        plan.length,
-        ...args,
-      )) as number[];
-      assert.equal(reply[0], model.undo(op, plan, String(id), reply[1]!), told);
+      const { status, now } = await run(UNDO.source, String(id), plan.mark);
+      assert.equal(status, model.undo(op, plan, String(id), now), told);
     } else {
-      const args = plan.flatMap(({ field, limitText }, i) => [field, limitText, windows[i]!]);
-      const name = op === "c" ? "" : String(id);
-      const reply = (await server.node.command(
-        "EVAL",
-        DECIDE.source,
-        1,
-        key,
-        op,
-        name,
-        name === "" ? "0" : markOf(plan),
-        life,
-        plan.length,
-        ...args,
-      )) as number[];
-      const now = reply[1]!;
-      assert.equal(reply[0], model.decide(op, plan, String(id), life, now), told);
-      if (reply[0] === -2) continue;
-      const used = plan.map((_, i) => reply[2 + 3 * i]);
+      const named = op === "c" ? [] : [String(id), plan.mark, String(life)];
+      const { status, now, figures } = await run(DECIDE.source, ...named);
+      assert.equal(status, model.decide(op, plan, String(id), life, now), told);
+      if (status === -2) continue;
       assert.deepEqual(
-        used,
-        plan.map(({ field }) => model.used(field, now)),
+        plan.caps.map((_, i) => figures[3 * i]),
+        plan.caps.map(({ field }) => model.used(field, now)),
         told,
       );
-      for (const [i] of plan.entries()) assert.ok(reply[3 + 3 * i]! > 0, `${told}: resets in ${reply[3 + 3 * i]}`);
-      if (reply[0] !== 0 && op !== "c") assert.ok((await server.node.command("PTTL", key)) !== -1, `${told}: no TTL`);
+      for (const [i] of plan.caps.entries())
+        assert.ok(figures[3 * i + 1]! > 0, `${told}: resets in ${figures[3 * i + 1]}`);
+      if (status !== 0 && op !== "c") assert.ok((await server.node.command("PTTL", key)) !== -1, `${told}: no TTL`);
     }
     if (pause > 0) await sleep(pause);
   }

@@ -118,9 +118,9 @@ describe("civil windows", () => {
     const noon = Date.UTC(2026, 10, 30, 12);
     const day = 24 * HOUR;
     const text = `c${[-36, -12, 12, 36].map((hours) => noon + hours * HOUR).join(" ")}`;
-    assert.equal(windows.spec(noon), text);
-    assert.equal(windows.spec(noon + 12 * HOUR - 1), text);
-    assert.equal(windows.spec(noon + day), `c${[-12, 12, 36, 60].map((hours) => noon + hours * HOUR).join(" ")}`);
+    assert.equal(windows.at(noon).text, text);
+    assert.equal(windows.at(noon + 12 * HOUR - 1).text, text);
+    assert.equal(windows.at(noon + day).text, `c${[-12, 12, 36, 60].map((hours) => noon + hours * HOUR).join(" ")}`);
     assert.throws(() => new CivilWindows("day", "Mars/Olympus"), RangeError);
   });
 });

@@ -107,6 +107,19 @@ impl<S: Steps> Session<'_, S> {
         found
     }
 
+    /// As `lookup` without elections, and counts nothing; for keys of our own that lie among the cached ones.
+    pub fn probe(&self, hash: u64, key: &[u8], out: &mut [u8]) -> Lookup {
+        let place = self.cache.place(hash);
+        for _ in 0..TRIES {
+            match self.scan(place, key, Ask { stale_ms: 0, lease_ms: 0 }, out) {
+                Try::Done(lookup) => return lookup,
+                Try::Other => break,
+                Try::Moved => {}
+            }
+        }
+        Lookup::default()
+    }
+
     #[inline(always)]
     fn scan(&self, place: Place, key: &[u8], ask: Ask, out: &mut [u8]) -> Try {
         match self.scan_bucket(place.home, place, key, ask, out) {
