@@ -121,6 +121,7 @@ export interface HitTaker {
 
 export class HotReplicas implements WriteGate {
   readonly #set: HotSet;
+  readonly #versions: Int32Array;
   readonly #lane: Lane;
   readonly #hits: HitTaker | null;
   readonly #domain: number;
@@ -132,6 +133,7 @@ export class HotReplicas implements WriteGate {
   /** `hits` counts reads of copies as hits of their original. */
   constructor(set: HotSet, lane: Lane, hits: HitTaker | null) {
     this.#set = set;
+    this.#versions = set.versions;
     this.#lane = lane;
     this.#hits = hits;
     this.#domain = lane.config.index;
@@ -139,7 +141,7 @@ export class HotReplicas implements WriteGate {
 
   /** Whether any key of the domain has copies now. One plain read, unless a newer set was published. */
   get active(): boolean {
-    if (this.#set.version !== this.#version) this.#follow();
+    if (this.#versions[0] !== this.#version) this.#follow();
     return this.#any;
   }
 
@@ -215,7 +217,7 @@ export class HotReplicas implements WriteGate {
   }
 
   #follow(): void {
-    const version = this.#set.version;
+    const version = this.#versions[0]!;
     const byKey = new Map<string, Copies>();
     const bySlot = new Map<number, Copies[]>();
     for (const entry of this.#set.entries()) {

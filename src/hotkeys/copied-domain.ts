@@ -172,7 +172,8 @@ export class CopiedDomain implements CopiesDomain, Watcher {
     if (!this.#ended) this.#listener.publish();
   }
 
-  failed(home: number): void {
+  failed(home: number, { code, message }: KeylaneError): void {
+    if (code === "KEYLANE_ERR_NOPERM") this.refused(message);
     this.#avoided.set(home, performance.now() + AVOID_MS);
   }
 
@@ -197,7 +198,7 @@ export class CopiedDomain implements CopiesDomain, Watcher {
   refused(reason: string): void {
     if (this.#refused) return;
     this.#refused = true;
-    this.#tell(`hot keys are not copied: their changes would not be told: ${reason}`);
+    this.#tell(`hot keys are not copied: ${reason}`);
     void this.releaseAll();
   }
 

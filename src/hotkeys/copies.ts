@@ -45,7 +45,7 @@ export interface CopiesDomain {
   /** Has all threads know what `places` are now, before it returns. */
   publish(): void;
   /** A node failed to do its part. */
-  failed(home: number): void;
+  failed(home: number, error: KeylaneError): void;
 }
 
 /** The original as it was read. */
@@ -189,7 +189,7 @@ export class KeyCopies {
     const results = await Promise.allSettled(places.map(act));
     return places.filter((place, at) => {
       const result = results[at]!;
-      if (result.status === "rejected") this.#domain.failed(place.home);
+      if (result.status === "rejected") this.#domain.failed(place.home, result.reason as KeylaneError);
       return result.status === "fulfilled" && result.value !== false;
     });
   }

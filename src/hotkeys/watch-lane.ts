@@ -29,7 +29,7 @@ export interface Watcher {
   deaf(node: number): void;
   /** Nodes came, went, or took slots over. */
   shaken(): void;
-  /** A server does not tell of changes. */
+  /** A server does not tell of changes, or forbids what it takes. */
   refused(reason: string): void;
 }
 
@@ -70,7 +70,7 @@ export class WatchLane implements ConnectionHooks {
 
   async prepare(node: NodeLane): Promise<void> {
     if (!node.takesPushes) {
-      this.#watcher.refused("the server does not speak RESP3");
+      this.#watcher.refused("changes are not told, as the server does not speak RESP3");
       return;
     }
     try {
@@ -79,7 +79,7 @@ export class WatchLane implements ConnectionHooks {
       node.feed.feeder = node.index + 1;
     } catch (error) {
       const { outcome, message } = error as KeylaneError;
-      if (outcome === "rejected") this.#watcher.refused(message);
+      if (outcome === "rejected") this.#watcher.refused(`changes are not told: ${message}`);
       else node.reset(error as Error);
     }
   }

@@ -43,6 +43,8 @@ const encoder = new TextEncoder();
 
 export class HotSet {
   readonly buffer: SharedArrayBuffer;
+  /** `versions[0]` changes with every set published: one plain read tells whether there is a newer one. */
+  readonly versions: Int32Array;
   readonly #words: Int32Array;
   readonly #bytes: Buffer;
   /** Version that `#entries` was read from. */
@@ -53,12 +55,8 @@ export class HotSet {
   constructor(buffer = new SharedArrayBuffer(SET_BYTES)) {
     this.buffer = buffer;
     this.#words = new Int32Array(buffer, 0, WORDS);
+    this.versions = this.#words.subarray(VERSION, VERSION + 1);
     this.#bytes = Buffer.from(buffer, WORDS_BYTES);
-  }
-
-  /** Grows with every set published. One plain read. */
-  get version(): number {
-    return this.#words[VERSION]!;
   }
 
   /** Keeps all threads from reading a domain's replicas for `forMs`: one may hold an older value than was acknowledged. */

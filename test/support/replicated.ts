@@ -69,6 +69,12 @@ export class Replicated {
     this.replicas.want(0, key, count);
   }
 
+  /** Adopts copies of another process. */
+  adopt(key: string, names: readonly string[]): void {
+    this.#keys.add(key);
+    this.replicas.adopt(0, key, names);
+  }
+
   /** Wants copies, and resolves once all are filled. Gives their names. */
   async copy(key: string, count: number, cluster: SandboxCluster): Promise<readonly string[]> {
     this.want(key, count);
