@@ -43,39 +43,47 @@ export async function dieBilled(directory: string, impression: Impression, at: n
   spool.close();
 }
 
-/** What the servers have of a user and the account of the same name. */
-export interface Totals {
-  /** Counts of each cap, and places held, by name. */
+/** What the frequency servers have of a user. */
+export interface Counted {
+  /** Counts of each cap, by name. */
   readonly used: Readonly<Record<string, number>>;
+  /** Places held by reservations, of all caps together. */
   readonly held: number;
-  /** Ids that are counted for good and billed (`b`), or counted by other means. */
+  /** States of ids: `b` counted for good and billed, `t` counted, `h` reserved. */
   readonly ids: Readonly<Record<string, string>>;
-  readonly balance: bigint;
 }
 
-/** Reads a user's hash and an account's book as they are. */
-export async function totalsOf(frequency: SandboxNode, billing: SandboxNode, user: string): Promise<Totals> {
-  const flat = ((await frequency.command("HGETALL", `fc:caps:{${user}}`)) as unknown[]).map(String);
-  const [seconds] = (await frequency.command("TIME")) as [unknown, unknown];
-  const now = Number(seconds) * 1000;
+/** Reads a user's hash; `now` is the server's time. */
+export function countedOf(fields: Readonly<Record<string, string>>, now: number): Counted {
   const used: Record<string, number> = {};
   const ids: Record<string, string> = {};
   let held = 0;
-  for (let at = 0; at < flat.length; at += 2) {
-    const [field, text] = [flat[at]!, flat[at + 1]!];
-    if (field === "") continue;
+  for (const [field, text] of Object.entries(fields)) {
     if (field.startsWith("i")) {
       const [ends, , state] = text.split(" ");
       if (Number(ends) > now) ids[field.slice(1)] = state!;
-      continue;
-    }
-    for (const [, ends, kind, count] of text.matchAll(/(\d+)([:;])(\d+)/g)) {
-      if (Number(ends) <= now) continue;
+    } else if (field !== "") {
       const name = field.slice(field.indexOf(" ") + 1);
-      if (kind === ":") used[name] = (used[name] ?? 0) + Number(count);
-      else held += Number(count);
+      for (const [, ends, kind, count] of text.matchAll(/(\d+)([:;])(\d+)/g)) {
+        if (Number(ends) <= now) continue;
+        if (kind === ":") used[name] = (used[name] ?? 0) + Number(count);
+        else held += Number(count);
+      }
     }
   }
+  return { used, held, ids };
+}
+
+/** What both servers have of a user and the account of the same name. */
+export interface Totals extends Counted {
+  readonly balance: bigint;
+}
+
+export async function totalsOf(frequency: SandboxNode, billing: SandboxNode, user: string): Promise<Totals> {
+  const flat = ((await frequency.command("HGETALL", `fc:caps:{${user}}`)) as unknown[]).map(String);
+  const fields = Object.fromEntries(flat.flatMap((name, at) => (at % 2 === 0 ? [[name, flat[at + 1]!]] : [])));
+  const [seconds, micros] = (await frequency.command("TIME")) as [unknown, unknown];
   const balance = await billing.command("HGET", `rb:ledger:{${user}}`, "balance");
-  return { used, held, ids, balance: BigInt(String(balance ?? 0)) };
+  const now = Number(seconds) * 1000 + Math.floor(Number(micros) / 1000);
+  return { ...countedOf(fields, now), balance: BigInt(String(balance ?? 0)) };
 }
