@@ -205,7 +205,9 @@ test(
     await writers.ended();
 
     const { counted, billed, faults, most } = await lookAt(nodes.frequency, nodes.billing);
-    assert.deepEqual(writers.errors, []);
+    // Connections may break; nothing else may happen.
+    const errors = writers.errors.filter((error) => !error.startsWith("KEYLANE_ERR_CONNECTION_LOST"));
+    assert.deepEqual(errors, []);
     assert.deepEqual(writers.changed, [], "an id was answered in two ways");
     assert.deepEqual(faults.slice(0, 10), []);
     const split = Array.from({ length: IMPRESSIONS }, (_, n) => n).filter((n) => {
