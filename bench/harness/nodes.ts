@@ -84,6 +84,21 @@ export async function serverVersion(seed: string): Promise<string> {
   return valkey === null ? `redis ${/^redis_version:(\S+)/m.exec(info)?.[1] ?? "?"}` : `valkey ${valkey[1]}`;
 }
 
+/** `host:port` of the primary that serves a key. */
+export async function ownerOf(seed: string, key: string): Promise<string> {
+  const { primaries, owner } = await slotMap(seed);
+  const { host, port } = primaries[owner[keySlot(key)]];
+  return `${host}:${port}`;
+}
+
+/** How many GETs each primary has answered since it was started, by its `host:port`. */
+export async function getsByNode(seed: string): Promise<Map<string, number>> {
+  const { primaries } = await slotMap(seed);
+  const infos = await Promise.all(primaries.map((node) => askBulk(node, "INFO", "commandstats")));
+  const calls = infos.map((info) => Number(/^cmdstat_get:calls=(\d+)/m.exec(info)?.[1] ?? 0));
+  return new Map(primaries.map(({ host, port }, i) => [`${host}:${port}`, calls[i]]));
+}
+
 const LOAD_CHUNK = 20_000;
 const OK = "+OK\r\n";
 

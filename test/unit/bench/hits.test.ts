@@ -4,7 +4,7 @@ import { describe, it } from "node:test";
 import { HeavyKeeper } from "#bench/baselines/heavy-keeper.js";
 import { accuracy, COUNTERS, errorAt, precisionAt, recallAt, streamOf, thresholds } from "#bench/harness/hits.js";
 import type { Stream } from "#bench/harness/hits.js";
-import { judgeHits, judgePeeks } from "#bench/hotkeys.js";
+import { judgeDriven, judgeHits, judgePeeks } from "#bench/hotkeys.js";
 import { Verdict } from "#bench/report/stats.js";
 import type { Row } from "#bench/report/types.js";
 import { row } from "./sample-report.js";
@@ -100,6 +100,7 @@ describe("goals of hotkeys", () => {
     const own = { [recallAt(5000)]: 100, [precisionAt(5000)]: 100 };
     const rows = (ns: number, more = own) => [
       sampleRow("keylane, keys of a turn", { cpuMicrosPerOp: ns / 1000, more }),
+      sampleRow("keylane, keys one by one", { cpuMicrosPerOp: 0.05 }),
       sampleRow("HeavyKeeper", { cpuMicrosPerOp: 0.1 }),
       sampleRow("Map, no bound", { cpuMicrosPerOp: 0.2 }),
     ];
