@@ -90,6 +90,15 @@ function met(judge: (verdict: Verdict) => void): boolean[] {
   return verdict.goals.map((goal) => goal.met);
 }
 
+const driven = (found: number, over: number, after: number): Row[] => [
+  sampleRow("keylane, copies on other nodes", {
+    more: { "detected ms": found, "its node ÷ mean of others": over, "on its node after %": 33 },
+  }),
+  sampleRow("keylane, shared cache", {
+    more: { "detected ms": found, "its node ÷ mean of others": 0, "on its node after %": after },
+  }),
+];
+
 const peeks = (on: number): Row[] => [
   sampleRow("peek, hits counted", { cpuMicrosPerOp: on }),
   sampleRow("peek, hotKeys: false", { cpuMicrosPerOp: 0.04 }),
@@ -112,6 +121,14 @@ describe("goals of hotkeys", () => {
     assert.deepEqual(
       met((verdict) => judgeHits(rows(10.5, missed), 5000, verdict)),
       [false, true, false],
+    );
+    assert.deepEqual(
+      met((verdict) => judgeDriven(driven(1100, 1.3, 1), verdict)),
+      [true, true, true, true],
+    );
+    assert.deepEqual(
+      met((verdict) => judgeDriven(driven(1200, 1.4, 2), verdict)),
+      [false, false, false, false],
     );
     assert.deepEqual(
       met((verdict) => judgePeeks(peeks(0.042), verdict)),
