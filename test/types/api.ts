@@ -6,6 +6,11 @@ import type {
   DomainStats,
   Impression,
   ImpressionResult,
+  HotKeyEvent,
+  HotKeyInfo,
+  HotKeyRecoveredEvent,
+  HotKeys,
+  HotKeysStats,
   Keylane,
   KeylaneErrorCode,
   NodeStats,
@@ -14,6 +19,7 @@ import type {
   Reply,
   Route,
   Stats,
+  TopKey,
 } from "keylane";
 
 export async function results(lanes: Keylane): Promise<void> {
@@ -52,6 +58,24 @@ export function errors(error: KeylaneError): void {
   // @ts-expect-error there is no such code
   const code: KeylaneErrorCode = "KEYLANE_ERR_SURPRISE";
   expectTypeOf(code).toBeString();
+}
+
+export function hotKeys(lanes: Keylane): void {
+  expectTypeOf(lanes.hotKeys).toEqualTypeOf<HotKeys>();
+  expectTypeOf(lanes.hotKeys.list()).toEqualTypeOf<HotKeyInfo[]>();
+  expectTypeOf(lanes.hotKeys.top(5)).toEqualTypeOf<TopKey[]>();
+  expectTypeOf(lanes.hotKeys.pin("k", { replicas: 2 })).toEqualTypeOf<void>();
+  expectTypeOf(lanes.hotKeys.unpin("k")).toEqualTypeOf<boolean>();
+  expectTypeOf(lanes.stats().hotKeys).toEqualTypeOf<HotKeysStats>();
+  lanes.on("hotkey", (event) => {
+    expectTypeOf(event).toEqualTypeOf<HotKeyEvent>();
+    expectTypeOf(event.level).toEqualTypeOf<"warn" | "critical">();
+    expectTypeOf(event.action).toEqualTypeOf<"none" | "l1" | "replicas">();
+    expectTypeOf(event.node).toEqualTypeOf<string | null>();
+  });
+  lanes.on("hotkey:recovered", (event) => expectTypeOf(event).toEqualTypeOf<HotKeyRecoveredEvent>());
+  // @ts-expect-error only text can be pinned
+  lanes.hotKeys.pin(new Uint8Array());
 }
 
 export function events(lanes: Keylane): void {

@@ -187,3 +187,53 @@ test("a password never shows in the message of another fault", () => {
   const message = refusal(one({ username: "app", password: "s3cret", codec: "xml" }));
   assert.equal(message.includes("s3cret"), false);
 });
+
+test("hot keys: thresholds are rates or shares of a node's limit, the instance's or a domain's own", () => {
+  const rulesOf = (hotKeys: unknown, own?: unknown): unknown => {
+    const options = one({ cache: { mode: "hot" }, ...(own === undefined ? {} : { hotKeys: own }) }, { hotKeys });
+    return resolveOptions(options as OpenOptions).hotKeys?.rules[0];
+  };
+  const rules = { warn: 5000, critical: 20_000, nodeLimit: 50_000, replicas: true };
+  assert.deepEqual(rulesOf(undefined), rules);
+  assert.deepEqual(rulesOf({}), rules);
+  assert.deepEqual(rulesOf({ warn: undefined, nodeLimit: undefined }, { critical: undefined }), rules);
+  assert.deepEqual(rulesOf({ warn: {}, critical: {}, nodeLimit: 80_000 }), {
+    ...rules,
+    warn: 8000,
+    critical: 32_000,
+    nodeLimit: 80_000,
+  });
+  assert.deepEqual(rulesOf({ warn: { share: 0.05 } }, { nodeLimit: 20_000 }), {
+    ...rules,
+    warn: 1000,
+    nodeLimit: 20_000,
+  });
+  assert.deepEqual(rulesOf({ warn: 1000, replicas: false }, { warn: 200, replicas: true }), { ...rules, warn: 200 });
+  assert.deepEqual(rulesOf({ warn: 30_000 }), { ...rules, warn: 30_000, critical: 120_000 });
+  assert.deepEqual(rulesOf({ critical: 2000 }), { ...rules, warn: 500, critical: 2000 });
+  assert.equal(rulesOf({}, false), undefined, "no domain is left");
+  assert.equal(rulesOf(false), undefined);
+  const { hotKeys, policies } = resolveOptions({
+    domains: { a: { nodes, hotKeys: false }, b: { nodes, cache: { mode: "hot" } } },
+    hotKeys: { ttlMs: 1500, allow: ["up:"], deny: ["up:x"], topK: 5 },
+  });
+  assert.deepEqual(hotKeys, { rules: [null, rules], allow: ["up:"], deny: ["up:x"], topK: 5 });
+  assert.equal(policies[1]?.hotTtlMs, 1500);
+});
+
+test("hot keys: faults are named by their path", () => {
+  assert.match(refusal(one({}, { hotKeys: true })), /^hotKeys: /);
+  assert.match(refusal(one({}, { hotKeys: { warm: 5 } })), /^hotKeys: .*warm/);
+  assert.match(refusal(one({}, { hotKeys: { warn: 99 } })), /^hotKeys/);
+  assert.match(refusal(one({}, { hotKeys: { ttlMs: 999 } })), /^hotKeys.*ttlMs|>=1000/);
+  assert.match(refusal(one({}, { hotKeys: { topK: 1001 } })), /hotKeys/);
+  assert.match(
+    refusal(one({}, { hotKeys: { warn: 6000, critical: 6000 } })),
+    /^hotKeys\.warn: must be below critical: 6000 and 6000 are given$/,
+  );
+  assert.match(
+    refusal(one({ hotKeys: { critical: 1000 } }, { hotKeys: { warn: { share: 0.5 } } })),
+    /^domains\.a\.hotKeys\.warn: must be below critical: 25000 and 1000 are given$/,
+  );
+  assert.match(refusal(one({ hotKeys: { ttlMs: 2000 } })), /^domains\.a\.hotKeys/);
+});
