@@ -50,6 +50,7 @@ export class HotLoop {
   /** Keys in the hot set that was published last. */
   #published: ReadonlyMap<string, HotKey> = new Map();
   #stale = false;
+  #stopped = false;
   /** When the last window was. */
   #now = 0;
   readonly counts = { reported: 0, recovered: 0 };
@@ -99,7 +100,7 @@ export class HotLoop {
     const detector = this.#detector;
     if (detector !== null && detector.merge(now)) {
       const rows = detector.top(MAX_ROWS, this.#governor.least);
-      if (this.#governor.observe(now, rows, rows.length < MAX_ROWS)) this.#stale = true;
+      this.#governor.observe(now, rows, rows.length < MAX_ROWS);
     }
     if (this.#actions !== null) for (const key of this.#governor.keys()) this.#replicate(key, now);
     if (this.#stale) this.#publish();
@@ -131,7 +132,7 @@ export class HotLoop {
 
   unpin(key: string): boolean {
     const was = this.#governor.unpin(key, performance.now());
-    if (was) this.#publish();
+    if (this.#stale) this.#publish();
     return was;
   }
 
@@ -145,8 +146,9 @@ export class HotLoop {
     if (this.#timer !== null) clearInterval(this.#timer);
     this.#timer = null;
     const until = performance.now() + withinMs;
-    this.#set.publish([]);
-    const copied = [...this.#governor.keys()].filter((key) => key.replicas.length > 0);
+    this.#stopped = true;
+    this.#publish();
+    const copied = [...this.#governor.keys()].filter((key) => key.copied);
     for (const key of copied) this.#release(key);
     await Promise.race([Promise.all(this.#leaving.values()), late(until - performance.now())]);
     await this.#source?.stop(Math.max(0, until - performance.now()));
@@ -248,9 +250,11 @@ export class HotLoop {
   #release(key: HotKey): void {
     const actions = this.#actions;
     if (actions === null || !key.copied || this.#making.has(key)) return;
+    key.copied = false;
+    // Others are told of the copies until they are gone.
+    this.#leaving.set(key, Promise.resolve());
     if (this.#stale) this.#publish();
     const { replicas, homes } = key;
-    key.copied = false;
     const released = actions.release(key.key, key.domain, { replicas, homes }).then(() => {
       this.#leaving.delete(key);
       return this.#tell();
@@ -261,7 +265,7 @@ export class HotLoop {
   /** Publishes the hot set, and drops from the cache what is no longer in it. */
   #publish(): void {
     this.#stale = false;
-    const keys = byRate(this.#governor.keys()).filter((key) => key.actable);
+    const keys = this.#stopped ? [] : byRate(this.#governor.keys()).filter((key) => key.actable);
     this.#set.publish(
       keys.map((key) => {
         const { domain, replicas, homes } = key;

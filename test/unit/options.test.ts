@@ -188,11 +188,13 @@ test("a password never shows in the message of another fault", () => {
   assert.equal(message.includes("s3cret"), false);
 });
 
+/** The rules of the one domain. */
+function rulesOf(hotKeys: unknown, own?: unknown): unknown {
+  const options = one({ cache: { mode: "hot" }, ...(own === undefined ? {} : { hotKeys: own }) }, { hotKeys });
+  return resolveOptions(options as OpenOptions).hotKeys?.rules[0];
+}
+
 test("hot keys: thresholds are rates or shares of a node's limit, the instance's or a domain's own", () => {
-  const rulesOf = (hotKeys: unknown, own?: unknown): unknown => {
-    const options = one({ cache: { mode: "hot" }, ...(own === undefined ? {} : { hotKeys: own }) }, { hotKeys });
-    return resolveOptions(options as OpenOptions).hotKeys?.rules[0];
-  };
   const rules = { warn: 5000, critical: 20_000, nodeLimit: 50_000, replicas: true };
   assert.deepEqual(rulesOf(undefined), rules);
   assert.deepEqual(rulesOf({}), rules);

@@ -118,9 +118,10 @@ describe("hot keys", () => {
       await using guests = await CacheThreads.start(lanes.handle(), 2);
       const [one, other] = guests.all;
       const told = once(lanes, "hotkey") as Promise<[HotKeyEvent]>;
-      let isTold = false;
-      void told.then(() => (isTold = true));
-      while (!isTold) await one!.calls(100, "get", key).answers;
+      await until(async () => {
+        await one!.calls(100, "get", key).answers;
+        return lanes.hotKeys.stats().reported > 0;
+      });
       assert.equal((await told)[0].key, key);
       await until(async () => {
         await other!.call("get", key);

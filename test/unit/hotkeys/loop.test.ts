@@ -1,0 +1,192 @@
+/** The loop with copies and sources of the test's own: what is done when, and in which order it is undone. */
+import assert from "node:assert/strict";
+import { beforeEach, describe, it } from "node:test";
+
+import type { Domain } from "#dist/cache/domain.js";
+import { NO_COPIES } from "#dist/hotkeys/actions.js";
+import type { Copies, HotActions } from "#dist/hotkeys/actions.js";
+import type { Detector, HotRow } from "#dist/hotkeys/detector.js";
+import { HotLoop } from "#dist/hotkeys/loop.js";
+import type { SharedHotKey } from "#dist/hotkeys/sources/source.js";
+import { HotSet } from "#dist/shared/hot-set.js";
+
+const WINDOW_MS = 100;
+const RULES = { warn: 5000, critical: 20_000, nodeLimit: 50_000, replicas: true };
+
+let log: string[] = [];
+let rows: HotRow[] = [];
+let set = new HotSet();
+let loop = make();
+let now = 0;
+/** Copies of keys, as the servers would have them. */
+let most = 2;
+let refuse = false;
+let say: (others: readonly SharedHotKey[]) => void = () => {};
+
+/** A domain without a cache, whose values are 10 bytes. */
+function domainOf(name: string): Domain {
+  const topology = { nodeOf: () => 0, node: () => ({ host: "10.0.0.1", port: 7001 }) };
+  return { name, cache: null, lane: { topology, call: () => Promise.resolve(10) } } as unknown as Domain;
+}
+
+const inSet = (): string[] => [...set.entries()].map(({ key, replicas }) => [key, ...replicas].join("+"));
+
+const actions: HotActions = {
+  most: () => most,
+  replicate: (key, _, count, made) => {
+    log.push(`replicate ${key} ${made.replicas.length}→${count}`);
+    if (refuse) return Promise.reject(new Error("no"));
+    const replicas = Array.from({ length: count }, (__, at) => `${key}#${at}`);
+    return Promise.resolve({ replicas, homes: replicas.map((__, at) => at) } satisfies Copies);
+  },
+  outdated: () => false,
+  adopt: (_, replicas) => ({ replicas, homes: replicas.map(() => 7) }),
+  release: (_, __, { replicas }) => {
+    log.push(`release ${replicas.join()} while the set is [${inSet().join()}]`);
+    return Promise.resolve();
+  },
+};
+
+function make(): HotLoop {
+  const detector = { merge: () => true, top: () => rows, hits: 0 } as unknown as Detector;
+  const policy = { rules: [RULES], allow: [], deny: [], topK: 100 } as ConstructorParameters<typeof HotLoop>[0];
+  return new HotLoop(policy, [domainOf("d")], set, detector, {
+    hot: ({ key, level, action, node }) => log.push(`hot ${key} ${level} ${action} ${node}`),
+    recovered: ({ key, level, action, hotMs }) => log.push(`recovered ${key} ${level} ${action} ${hotMs}`),
+  });
+}
+
+beforeEach(async () => {
+  log = [];
+  rows = [];
+  now = 0;
+  most = 2;
+  refuse = false;
+  set = new HotSet();
+  loop = make();
+  loop.act(actions);
+  await loop.join(
+    {
+      name: "test",
+      start: (changed) => {
+        say = changed;
+        return Promise.resolve();
+      },
+      publish: (entries) => {
+        const told = entries.map(({ key, level, replicas }) => `${key} ${level} ${replicas.join("+")}`.trim());
+        log.push(`told [${told.join()}]`);
+      },
+      stop: () => {
+        log.push("stopped");
+        return Promise.resolve();
+      },
+    },
+    () => {},
+  );
+});
+
+/** Windows with these rates, and what was said and done meanwhile. */
+async function windows(count: number, rates: Record<string, number>): Promise<string[]> {
+  rows = Object.entries(rates).map(([key, rate]) => ({
+    id: key,
+    key,
+    whole: true,
+    domain: 0,
+    lower: rate,
+    upper: rate,
+  }));
+  for (let i = 0; i < count; i += 1) {
+    now += WINDOW_MS;
+    loop.window(now);
+    await new Promise(setImmediate);
+  }
+  return log.splice(0);
+}
+
+const tries = (lines: string[]): number => lines.filter((line) => line.startsWith("replicate")).length;
+
+describe("the loop of hot keys", () => {
+  it("copies what is critical, as often as its rate asks for, and undoes it in order", async () => {
+    assert.deepEqual(await windows(1, { k: 6000 }), ["hot k warn none 10.0.0.1:7001", "told [k warn]"]);
+    assert.deepEqual(await windows(2, { k: 30_000 }), [
+      "hot k critical replicas 10.0.0.1:7001",
+      "replicate k 0→1",
+      "told [k critical]",
+      "told [k critical k#0]",
+    ]);
+    assert.deepEqual(inSet(), ["k+k#0"]);
+    const more = await windows(15, { k: 60_000 });
+    assert.deepEqual(more, ["replicate k 1→2", "told [k critical k#0+k#1]"], "within the second, then no more");
+    assert.deepEqual(await windows(20, { k: 300_000 }), [], "there are no more primaries");
+    assert.deepEqual(await windows(20, { k: 25_000 }), [], "fewer come only when all go");
+    const info = loop.list(now)[0]!;
+    assert.deepEqual([info.action, info.replicas, info.valueBytes], ["replicas", ["k#0", "k#1"], 10]);
+    const end = await windows(60, {});
+    const recovered = end.filter((line) => line.startsWith("recovered"));
+    assert.equal(recovered.length, 1);
+    assert.match(recovered[0]!, /^recovered k critical replicas \d+$/);
+    assert.deepEqual(end.filter((line) => !line.startsWith("recovered")).slice(-3), [
+      "told [k critical k#0+k#1]",
+      "release k#0,k#1 while the set is []",
+      "told []",
+    ]);
+    assert.deepEqual(loop.list(now), []);
+    assert.equal(loop.acting, true, "a source must be left");
+  });
+
+  it("tries again after a second when copies cannot be made", async () => {
+    refuse = true;
+    assert.equal(tries(await windows(1, { k: 30_000 })), 1);
+    assert.equal(tries(await windows(10, { k: 30_000 })), 1);
+    refuse = false;
+    assert.equal(tries(await windows(10, { k: 30_000 })), 1);
+    assert.equal(tries(await windows(10, { k: 30_000 })), 0);
+    assert.deepEqual(inSet(), ["k+k#0"]);
+  });
+
+  it("reads another process's copies and makes none of its own, as long as there are some", async () => {
+    const theirs = { domain: "d", key: "k", level: "critical", rate: 40_000, replicas: ["k*1"] } as const;
+    say([theirs]);
+    await windows(1, {});
+    assert.deepEqual(inSet(), ["k+k*1"]);
+    assert.equal(loop.list(now)[0]?.remote, true);
+    assert.equal((await windows(20, { k: 30_000 })).filter((line) => line.startsWith("replicate")).length, 0);
+    assert.deepEqual(inSet(), ["k+k*1"]);
+    say([]);
+    const lines = await windows(2, { k: 30_000 });
+    assert.ok(lines.includes("replicate k 0→1"), lines.join("; "));
+    assert.deepEqual(inSet(), ["k+k#0"]);
+  });
+
+  it("copies of a key that cooled while they were made are removed", async () => {
+    let done!: (copies: Copies) => void;
+    loop.act({ ...actions, replicate: () => new Promise((resolve) => (done = resolve)) });
+    await windows(1, { k: 30_000 });
+    await windows(70, {});
+    assert.deepEqual(inSet(), []);
+    done({ replicas: ["late"], homes: [1] });
+    await windows(1, {});
+    assert.deepEqual(inSet(), []);
+    loop.act(actions);
+    done(NO_COPIES);
+    assert.deepEqual(await windows(1, {}), []);
+  });
+
+  it("pins with copies, and takes them back", async () => {
+    loop.pin("p", 0, 2);
+    const pinned = await windows(2, {});
+    assert.ok(pinned.includes("replicate p 0→2"));
+    assert.deepEqual(inSet(), ["p+p#0+p#1"]);
+    assert.equal(loop.unpin("p"), true);
+    await new Promise(setImmediate);
+    assert.deepEqual(log.splice(0).slice(-2), ["release p#0,p#1 while the set is []", "told []"]);
+  });
+
+  it("stops: the set is empty, copies are gone, then the source is left", async () => {
+    await windows(2, { k: 30_000 });
+    log = [];
+    await loop.stop(1000);
+    assert.deepEqual(inSet(), []);
+    assert.deepEqual(log, ["told [k critical k#0]", "release k#0 while the set is []", "told [k critical]", "stopped"]);
+  });
+});
