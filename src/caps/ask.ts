@@ -1,6 +1,7 @@
 /** One question to the script, from the call until its answer. It reads its own reply, and settles itself. */
 import type { Asking, ReplyRows } from "../lane/replies.js";
 import type { CallOptions } from "../types.js";
+import type { Denials } from "./denials.js";
 import type { Plan } from "./plan.js";
 import type { Place } from "./replicas.js";
 import type { CapsResult } from "./types.js";
@@ -27,11 +28,10 @@ export interface Asker {
 export class Ask implements Asking {
   readonly asker: Asker;
   readonly op: Operation;
-  readonly user: string;
   readonly key: string;
   readonly plan: Plan;
-  readonly id: string;
-  readonly lifeMs: number;
+  /** What is sent: number of keys, key, question, and what follows it. */
+  readonly words: string[];
   readonly options: CallOptions;
   /** Settles the caller's promise. */
   readonly resolve: (value: CapsResult | Promise<CapsResult>) => void;
@@ -40,38 +40,36 @@ export class Ask implements Asking {
   readonly slot: number;
   /** Stands for the key. */
   readonly hash: number;
-  sent = 0;
+  /** On the clock of `Denials`. */
+  readonly sent: number;
   /** The call carries what was seen before a failover. */
   raises = false;
-  place: Place | null = null;
-  told: Told | null = null;
   /** Sent a second time, with the boundaries of the server's time. */
   again = false;
+  place: Place | null = null;
+  told: Told | null = null;
 
   constructor(
     asker: Asker,
     op: Operation,
-    user: string,
     key: string,
     plan: Plan,
-    id: string,
-    lifeMs: number,
+    words: string[],
     options: CallOptions,
-    { ticket, slot, hash }: { readonly ticket: number; readonly slot: number; readonly hash: number },
+    { ticket, slot, hash, now }: Denials,
     resolve: (value: CapsResult | Promise<CapsResult>) => void,
   ) {
     this.asker = asker;
     this.op = op;
-    this.user = user;
     this.key = key;
     this.plan = plan;
-    this.id = id;
-    this.lifeMs = lifeMs;
+    this.words = words;
     this.options = options;
+    this.resolve = resolve;
     this.ticket = ticket;
     this.slot = slot;
     this.hash = hash;
-    this.resolve = resolve;
+    this.sent = now;
   }
 
   read(rows: ReplyRows): unknown {

@@ -22,7 +22,7 @@ import type { Plan } from "./plan.js";
 import type { CapsHome } from "./policy.js";
 import type { Place } from "./replicas.js";
 import { Figures, Status, statesOf } from "./reply.js";
-import { DECIDE, UNDO, keyOf } from "./scripts.js";
+import { DECIDE, UNDO, keyOf, userOf } from "./scripts.js";
 import type { CapsResult } from "./types.js";
 
 type Resolve = (value: CapsResult | Promise<CapsResult>) => void;
@@ -84,12 +84,19 @@ export class Decisions implements Asker {
       return denial;
     }
     const promise = new Promise<CapsResult>(executor);
-    const ask = new Ask(this, op, user, key, plan, id, lifeMs, options, this.#denials, grabbed);
+    const words = ["1", key, plan.question(op, this.#offsetMs)];
+    if (id !== "") words.push(id, plan.mark, lifeMs === 0 ? "0" : String(lifeMs));
+    const ask = new Ask(this, op, key, plan, words, options, this.#denials, grabbed);
     ask.told = told;
-    ask.sent = this.#denials.now;
     this.#floors.look(ask.sent);
     if (this.#strict) ask.place = this.#decider.replicas.place(ask.slot);
-    this.#send(ask);
+    const floors = this.#floors.of(ask.hash, plan);
+    if (floors !== null) {
+      if (id === "") words.push("", "", "0");
+      words.push(...floors);
+      ask.raises = true;
+    }
+    this.#decider.ask(DECIDE, words, ask, options);
     return promise;
   }
 
@@ -117,7 +124,7 @@ export class Decisions implements Asker {
   }
 
   landed(ask: Ask, rows: ReplyRows): unknown {
-    const { op, user, plan, key, hash, slot } = ask;
+    const { op, plan, key, hash, slot } = ask;
     const answered = figures.take(rows, plan.caps.length);
     const { status } = figures;
     if (answered && status === Status.OTHER_TIME && !ask.again) {
@@ -138,7 +145,7 @@ export class Decisions implements Asker {
     };
     if (status === Status.DENIED) {
       this.#counts.denied += 1;
-      this.#denials.add(user, key, plan, figures, ask.ticket, ask.sent);
+      this.#denials.add(userOf(this.#prefix, key), key, plan, figures, ask.ticket, ask.sent);
       return result;
     }
     if (status === Status.ALLOWED && op !== "c") {
@@ -150,8 +157,10 @@ export class Decisions implements Asker {
   }
 
   settled(ask: Ask, value: unknown): void {
-    if (value === AGAIN) this.#send(ask);
-    else if (value instanceof Promise) ask.resolve(this.#outcome(ask, value));
+    if (value === AGAIN) {
+      ask.words[2] = ask.plan.question(ask.op, this.#offsetMs);
+      this.#decider.ask(DECIDE, ask.words, ask, ask.options);
+    } else if (value instanceof Promise) ask.resolve(this.#outcome(ask, value));
     else if (value instanceof KeylaneError) ask.resolve(this.#outcome(ask, Promise.reject(value)));
     else ask.resolve(value as CapsResult);
   }
@@ -168,18 +177,5 @@ export class Decisions implements Asker {
     await this.#decider.replicas.confirmed(slot, place);
     this.#counts.allowed += 1;
     return result;
-  }
-
-  #send(ask: Ask): void {
-    const { op, key, plan, id, hash } = ask;
-    const words = ["1", key, plan.question(op, this.#offsetMs)];
-    if (id !== "") words.push(id, plan.mark, String(ask.lifeMs));
-    const floors = this.#floors.of(hash, plan);
-    if (floors !== null) {
-      if (id === "") words.push("", "", "0");
-      words.push(...floors);
-      ask.raises = true;
-    }
-    this.#decider.ask(DECIDE, words, ask, ask.options);
   }
 }

@@ -27,3 +27,8 @@ export const KEY = scriptOf(read("key.lua"));
 export function keyOf(prefix: string, user: string): string {
   return `${prefix}caps:{${user}}`;
 }
+
+/** The user of a hash. */
+export function userOf(prefix: string, key: string): string {
+  return key.slice(prefix.length + "caps:{".length, -1);
+}
