@@ -9,6 +9,7 @@ import { Denials } from "./denials.js";
 import { Decider, noDecision } from "./decider.js";
 import type { Counts } from "./decider.js";
 import { Floors } from "./floors.js";
+import { Increx } from "./increx.js";
 import type { CapsHome } from "./policy.js";
 import { MAX_TEXT, Plan, PlannedCap, assertLimit, assertText, assertWindow } from "./plan.js";
 import { Figures, Status, statesOf } from "./reply.js";
@@ -24,6 +25,7 @@ const MAX_PLANS = 16_384;
 interface Home {
   readonly decider: Decider;
   readonly floors: Floors;
+  readonly increx: Increx;
 }
 
 export class KeyCaps {
@@ -65,7 +67,7 @@ export class KeyCaps {
     }
   }
 
-  async #ask({ decider, floors }: Home, key: string, plan: Plan, cap: KeyCap): Promise<CapsResult> {
+  async #ask({ decider, floors, increx }: Home, key: string, plan: Plan, cap: KeyCap): Promise<CapsResult> {
     const { id, limit, windowMs } = cap;
     const words = id === undefined ? ["1", key] : ["2", key, this.#markKey(key, id)];
     const slot = native.slot(key);
@@ -77,7 +79,11 @@ export class KeyCaps {
     words.push(String(limit), String(windowMs), ...(seen ?? []));
     let figures: Figures;
     try {
-      const send = (): Promise<Figures | null> => decider.run(KEY, words, new Figures(1), cap);
+      const script = (): Promise<Figures | null> => decider.run(KEY, words, new Figures(1), cap);
+      const alone = id === undefined && seen === null && increx.ready;
+      const send = alone
+        ? async (): Promise<Figures | null> => (await increx.take(key, limit, windowMs, cap)) ?? script()
+        : script;
       const reply = await decider.domain.write([key], send);
       if (reply === null) throw noDecision(decider.domain);
       figures = reply;
@@ -136,5 +142,6 @@ export class KeyCaps {
 }
 
 function homeOf(decider: Decider): Home {
-  return { decider, floors: new Floors(decider.domain.lane.topology) };
+  const { domain } = decider;
+  return { decider, floors: new Floors(domain.lane.topology), increx: new Increx(domain) };
 }

@@ -49,6 +49,15 @@ export class Figures implements Shape {
     this.#caps = caps;
   }
 
+  /** Those of one key. */
+  static of(status: number, now: number, used: number, leftMs: number): Figures {
+    const figures = new Figures(1);
+    figures.status = status;
+    figures.now = now;
+    figures.#words.push(used, leftMs, leftMs);
+    return figures;
+  }
+
   used(cap: number): number {
     return this.#words[CAP_WORDS * cap]!;
   }

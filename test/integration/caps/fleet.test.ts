@@ -26,17 +26,17 @@ async function another(t: TestContext, options: OpenOptions): Promise<(request: 
   };
 }
 
+/** Has the one process deny a user for what the other one counted. */
+async function denied(lanes: Keylane, ask: (request: FleetRequest) => Promise<unknown>, user: string): Promise<void> {
+  await ask({ call: "take", user, caps: list, id: "1" });
+  await until(async () => (await lanes.caps.take(user, list, { id: "2" })).source === "cache");
+}
+
+const heard = (lanes: Keylane, user: string): Promise<unknown> =>
+  until(async () => (await lanes.caps.take(user, list, { id: "2" })).allowed);
+
 describe("caps in a fleet", () => {
   const c3 = useC3();
-
-  /** Has the one process deny a user for what the other one counted. */
-  async function denied(lanes: Keylane, ask: (request: FleetRequest) => Promise<unknown>, user: string): Promise<void> {
-    await ask({ call: "take", user, caps: list, id: "1" });
-    await until(async () => (await lanes.caps.take(user, list, { id: "2" })).source === "cache");
-  }
-
-  const heard = (lanes: Keylane, user: string): Promise<unknown> =>
-    until(async () => (await lanes.caps.take(user, list, { id: "2" })).allowed);
 
   it("a refund is heard of at once where the domain is cached", async (t) => {
     const options: OpenOptions = {
