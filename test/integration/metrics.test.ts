@@ -15,7 +15,12 @@ describe("metrics of an instance", () => {
     const lanes = await Keylane.open({
       domains: {
         ["__proto__x"]: { prefixes: ["up:"], nodes, mode: "single", cache: { mode: "all" } },
-        constructor: { prefixes: ["fc:"], nodes, mode: "single" },
+        constructor: {
+          prefixes: ["fc:"],
+          nodes,
+          mode: "single",
+          hotKeys: { warn: 100, critical: 1e9, nodeLimit: 1e9 },
+        },
       },
     });
     const register = new Registry();
@@ -34,6 +39,20 @@ describe("metrics of an instance", () => {
     assert.ok(page.value("keylane_commands_total", { domain: "constructor" })! >= 21);
     assert.equal(page.value("keylane_cache_loads_total"), cache!.loads);
     assert.equal(page.value("keylane_cache_staleness_bound_seconds"), cache!.stalenessBoundMs / 1000);
+    await until(async () => {
+      await Promise.all(Array.from({ length: 100 }, () => lanes.get("fc:hot\n")));
+      return lanes.hotKeys.list().length > 0;
+    });
+    const hot = readExposition(await register.metrics());
+    const rate = hot.value("keylane_hotkey_rate", {
+      domain: "constructor",
+      key: String.raw`fc:hot\x0a`,
+      level: "warn",
+    });
+    assert.ok(rate! >= 100, `${rate} a second`);
+    assert.equal(hot.value("keylane_hotkeys", { domain: "constructor" }), 1);
+    assert.ok(hot.value("keylane_hotkey_hits_total")! >= rate!);
+    assert.equal(hot.value("keylane_hotkey_reports_total"), 1);
     await lanes.close();
     const after = readExposition(await register.metrics());
     assert.equal(after.value("keylane_failed_total", { domain: "constructor" }), 1);
