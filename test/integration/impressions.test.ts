@@ -4,6 +4,7 @@ import { describe, it } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Keylane } from "keylane";
 import type { Cap, Impression, ImpressionResult, LedgerOptions, OpenOptions } from "keylane";
+import { keysWithoutTtl } from "../support/caps.js";
 import { useSingle } from "../support/fixtures.js";
 import { capOf, DAY, dieBilled, impressionOf, impressionOptions, totalsOf } from "../support/impressions.js";
 import type { Totals } from "../support/impressions.js";
@@ -263,6 +264,26 @@ describe("impressions", () => {
     assert.deepEqual([used, held, balance], [{ campaign: 2 }, 0, 14n]);
   });
 
+  it("run over a pool's workers, too; P4: a server that has lost the scripts gets them again", async () => {
+    const lanes = await openLanes({ ...options({ directory: makeFolder() }), threads: 1 });
+    for (const id of ["1", "2"]) {
+      assert.equal((await lanes.impression(impressionOf("pooled", id))).booked, true);
+      await lanes.ledger.flush();
+      await frequency.value.node.command("SCRIPT", "FLUSH");
+      await billing.value.node.command("SCRIPT", "FLUSH");
+    }
+    const { used, balance } = await totals("pooled");
+    assert.deepEqual([used, balance], [{ campaign: 2 }, 14n]);
+  });
+
+  it("C6: amounts and sums past 2^53 are exact", async () => {
+    const amounts = [2n ** 53n, 1n, 2n ** 62n, -3n];
+    const asked = amounts.map((amount, n) => impressionOf("exact", `${n}`, { amount, caps: [capOf("campaign", 9)] }));
+    await ask(makeFolder(), ...asked);
+    const { used, balance } = await totals("exact");
+    assert.deepEqual([used, balance], [{ campaign: 4 }, 2n ** 62n + 2n ** 53n - 2n]);
+  });
+
   it("refuse what is not valid, an id of another impression, and a ledger that is not durable", async () => {
     const directory = makeFolder();
     const lanes = await openLanes(options({ directory }));
@@ -295,5 +316,9 @@ describe("impressions", () => {
     await rejection(fast.impression(valid), "KEYLANE_ERR_OPTIONS", { message: /durable/ });
     await lanes.close();
     await rejection(lanes.impression({ ...valid, id: "late" }), "KEYLANE_ERR_CLOSED");
+  });
+
+  it("C1: leave no key of the frequency servers without a TTL", async () => {
+    assert.deepEqual(await keysWithoutTtl(frequency.value.node), []);
   });
 });
