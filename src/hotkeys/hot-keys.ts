@@ -116,7 +116,7 @@ export class HotKeys {
     };
   }
 
-  /** The loop of this thread, for those who act. */
+  /** @internal The loop of this thread, for those who act. */
   get loop(): HotLoop | null {
     return this.#loop;
   }

@@ -61,11 +61,13 @@ describe("hot keys", () => {
     const node = c3.value.nodes[0]!;
     const [key] = (await keyOn(lanes, node)) as [string];
     const events = await heat(lanes, key, "critical");
+    // A window that comes late may find the key at the second level at once.
+    const levels = events.length === 1 ? ["critical"] : ["warn", "critical"];
     assert.deepEqual(
       events.map(({ level, action, domain, node: at }) => ({ level, action, domain, at })),
-      ["warn", "critical"].map((level) => ({ level, action: "l1", domain: "all", at: node.address })),
+      levels.map((level) => ({ level, action: "l1", domain: "all", at: node.address })),
     );
-    assert.ok(events[0]!.rate >= 950 && events[1]!.rate >= 3800);
+    assert.ok(events[0]!.rate >= 950 && events.at(-1)!.rate >= 3800);
     const before = await callsOf(node, "get");
     const end = performance.now() + 1000;
     const reads = await drive(lanes, key, () => performance.now() > end);
@@ -105,7 +107,7 @@ describe("hot keys", () => {
     const { counting, reason, hits, keys, critical, reported, refused } = lanes.stats().hotKeys;
     assert.deepEqual(
       { counting, reason, keys, critical, reported, refused },
-      { counting: true, reason: null, keys: 0, critical: 0, reported: 2, refused: 0 },
+      { counting: true, reason: null, keys: 0, critical: 0, reported: levels.length, refused: 0 },
     );
     assert.ok(hits > reads);
   });
