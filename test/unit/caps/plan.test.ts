@@ -6,11 +6,12 @@ import type { Cap } from "keylane";
 
 const HOUR = 3_600_000;
 
+const one = (): Cap[] => [{ name: "a", limit: 3, windowMs: HOUR }];
+const two = (): Cap[] => [...one(), { name: "b", limit: 1, windowMs: HOUR, sliding: true }];
+
 describe("plans of caps", () => {
   it("equal lists share a plan, however often other lists come between", () => {
     const planner = new Planner();
-    const one = (): Cap[] => [{ name: "a", limit: 3, windowMs: HOUR }];
-    const two = (): Cap[] => [...one(), { name: "b", limit: 1, windowMs: HOUR, sliding: true }];
     const [first, second] = [planner.plan(one()), planner.plan(two())];
     assert.notEqual(first, second);
     for (let i = 0; i < 3; i += 1) {
