@@ -39,7 +39,7 @@ const QUICK_PROFILES = 500;
 
 /** What the key is driven at, calls a second, when the load has to be spread, and for how long it is driven. */
 const DRIVE: HotkeysRound = { rate: 60_000, settleMs: 2000, maxMs: 4000 };
-const QUICK_DRIVE: HotkeysRound = { rate: 60_000, settleMs: 1500, maxMs: 2000 };
+const QUICK_DRIVE: HotkeysRound = { rate: 60_000, settleMs: 1000, maxMs: 1300 };
 const MODES: readonly HotMode[] = ["off", "replicas", "l1"];
 
 const TURN = "keylane, keys of a turn";

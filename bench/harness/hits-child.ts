@@ -5,7 +5,17 @@
 import { Keylane } from "keylane";
 import { optionsFor } from "../baselines/cache/keylane-open.js";
 import { profilePass, profiles } from "./cache-keys.js";
-import { accuracy, COUNTERS, streamOf, thresholds, type CounterName, type StreamSpec } from "./hits.js";
+import {
+  accuracy,
+  COUNTERS,
+  errorAt,
+  precisionAt,
+  recallAt,
+  streamOf,
+  thresholds,
+  type CounterName,
+  type StreamSpec,
+} from "./hits.js";
 import { playPasses } from "./passes.js";
 import { type Contestant, serve } from "./serve.js";
 
@@ -33,7 +43,10 @@ function openCounter(name: CounterName, spec: StreamSpec): Contestant<HitsRound>
     role: name.startsWith("keylane") ? "keylane" : "peer",
     async play({ maxMs }) {
       const sample = await playPasses(name, pass, stream.hits.length, maxMs);
-      return { ...sample, more: { ...accuracy(stream, counter, warn), ...accuracy(stream, counter, low) } };
+      const [atWarn, atLow] = [warn, low].map((least) => accuracy(stream, counter, least));
+      const shown = [recallAt(warn), precisionAt(warn), recallAt(low), errorAt(low)];
+      const more = Object.fromEntries(shown.map((what) => [what, { ...atWarn, ...atLow }[what]!]));
+      return { ...sample, more };
     },
     close: () => Promise.resolve(),
   };

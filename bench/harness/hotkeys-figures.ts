@@ -25,7 +25,7 @@ export const NAMES: Readonly<Record<HotMode, string>> = {
   l1: CACHED,
 };
 
-/** When the key was told to be at each level, since its first read. */
+/** When the key was told to be at each level, since its first read; the whole round when it was not. */
 export const DETECTED = "detected ms";
 export const CRITICAL = "critical ms";
 /** Share of all reads that its node answered in the first 0.3 s, and of those made after it is settled. */
