@@ -14,6 +14,7 @@ import { Instance } from "./keylane/instance.js";
 import type { InstanceListener } from "./keylane/instance.js";
 import { assertKey, badArgument, faultOfAmount, faultOfMs, ownKey, setFlags } from "./lane/arguments.js";
 import { numberText } from "./lane/codec.js";
+import { SHORT_KEY } from "./lane/limits.js";
 import { headOf } from "./lane/op.js";
 import { openRaw } from "./lane/raw.js";
 import type { RawClient } from "./lane/raw.js";
@@ -29,8 +30,6 @@ import { assertHandle } from "./shared/handle.js";
 import type { KeylaneHandle, PoolHandle } from "./shared/handle.js";
 import type { CallOptions, Key, KeylaneEvents, Reply, Route, SetOptions, Stats, ValueFor } from "./types.js";
 
-/** Keys up to so many UTF-16 units need no look at `maxKeyBytes` (its least value is larger). */
-const SHORT_KEY = 4096;
 /** Keys that `warm` has under way at once. */
 const WARM_WIDTH = 512;
 

@@ -5,6 +5,7 @@
 import { readFileSync } from "node:fs";
 import { monitorEventLoopDelay } from "node:perf_hooks";
 import { Keylane } from "keylane";
+import type { Stats } from "keylane";
 import { openCluster } from "../baselines/ioredis-open.js";
 import type { Role } from "../report/types.js";
 import { type KeySet, makeKeys } from "./keys.js";
@@ -20,6 +21,8 @@ export interface PoolEntry {
   readonly keys: number;
   /** Bytes of a value; 0: the short ones of `keys.ts`. */
   readonly valueBytes: number;
+  /** Life of cached values in milliseconds; undefined: nothing is cached. */
+  readonly cacheMs?: number;
   /** Certificate authority, where the cluster speaks TLS. */
   readonly ca: string | undefined;
   /** Write the keys before the first round. */
@@ -43,10 +46,11 @@ function keySet({ keys, valueBytes }: PoolEntry): KeySet {
   return { ...set, values };
 }
 
-async function openLanes({ nodes, threads, ca }: PoolEntry) {
+async function openLanes({ nodes, threads, ca, cacheMs }: PoolEntry) {
   const tls = ca === undefined ? {} : { tls: { ca } };
+  const cache = cacheMs === undefined ? {} : { cache: { mode: "all", ttlMs: cacheMs } as const };
   return Keylane.open({
-    domains: { profiles: { prefixes: ["up:"], nodes: [...nodes], codec: "utf8", ...tls } },
+    domains: { profiles: { prefixes: ["up:"], nodes: [...nodes], codec: "utf8", ...tls, ...cache } },
     threads: threads ?? 0,
     commandTimeoutMs: 10_000,
   });
@@ -59,6 +63,12 @@ async function write(entry: PoolEntry, { keys, values }: KeySet): Promise<void> 
     await Promise.all(part.map((key, at) => lanes.set(key as "up:", values[from + at])));
   }
   await lanes.close();
+}
+
+/** What was answered from memory would count as if it had been asked for. */
+function assertMissed(lanes: { stats(): Stats }, calls: number): void {
+  const { l0Hits, l1Hits } = lanes.stats().cache!;
+  if (l0Hits + l1Hits > calls / 100) throw new Error(`${l0Hits + l1Hits} GETs were answered by the cache`);
 }
 
 serve(async (entry: PoolEntry): Promise<Contestant<RoundSpec>> => {
@@ -87,6 +97,7 @@ serve(async (entry: PoolEntry): Promise<Contestant<RoundSpec>> => {
       const sample = await runLoop(counted, set, cursor, round);
       const micros = threadMicros() - before;
       delay.disable();
+      if (lanes !== null && entry.cacheMs !== undefined) assertMissed(lanes, calls);
       const more = { callerMicrosPerOp: micros / calls, loopDelayP99Ms: delay.percentile(99) / 1e6 - RESOLUTION_MS };
       return { ...sample, more };
     },

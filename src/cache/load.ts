@@ -19,45 +19,71 @@ export interface LoadTarget {
   store(load: Load, bytes: Buffer | null, lifeMs: number, feeder: number, value: unknown): void;
   /** Another thread loaded the value and keeps it in way `index` of the region (-1: nowhere). */
   fetched(load: Load, value: unknown, index: number, proof: number, check: number): void;
-  /** Reads a reply that is no value (an error, another type). */
-  otherwise(rows: ReplyRows): unknown;
+  /** Reads a reply as the domain's values are read, and stores nothing. */
+  value(rows: ReplyRows): unknown;
+}
+
+/** Reads the reply of a load's PTTL. */
+class LifeShape implements Shape {
+  readonly #load: Load;
+
+  constructor(load: Load) {
+    this.#load = load;
+  }
+
+  read(rows: ReplyRows): unknown {
+    const lifeMs = Number(rows.value());
+    this.#load.lifeMs = lifeMs;
+    return lifeMs;
+  }
+}
+
+/** Reads what a worker made of both replies. */
+class FetchedShape implements Shape {
+  readonly #load: Load;
+
+  constructor(load: Load) {
+    this.#load = load;
+  }
+
+  read(rows: ReplyRows): unknown {
+    const index = Number(rows.value());
+    const proof = Number(rows.value());
+    const check = Number(rows.value());
+    const load = this.#load;
+    const value = load.target.value(rows);
+    load.target.fetched(load, value, index, proof, check);
+    return value;
+  }
 }
 
 /** What a load leaves to read: itself the reply of GET, `life` that of PTTL, `fetched` what a worker made of both. */
 export class Load implements Shape, LoadShapes {
+  readonly target: LoadTarget;
   readonly key: WireArg;
   readonly ticket: number;
   /** When it began, on the region's clock. */
   readonly began: number;
+  /** What PTTL said. */
+  lifeMs = UNKNOWN_LIFE;
   /** Where a load for another thread was stored: index of the proof word (-1: nowhere), proof, and when to look again. */
   index = -1;
   proof = 0;
   check = 0;
-  readonly fetched: Shape = {
-    read: (rows) => {
-      const index = Number(rows.value());
-      const proof = Number(rows.value());
-      const check = Number(rows.value());
-      const high = rows.kind() === Kind.BULK && (rows.table[rows.at]! & KIND_HIGH) !== 0;
-      const value = rows.kind() === Kind.BULK ? this.#target.decode(rows.bytes(), high) : this.#target.otherwise(rows);
-      this.#target.fetched(this, value, index, proof, check);
-      return value;
-    },
-  };
-  readonly life: Shape = {
-    read: (rows) => {
-      this.#lifeMs = Number(rows.value());
-      return this.#lifeMs;
-    },
-  };
-  readonly #target: LoadTarget;
-  #lifeMs = UNKNOWN_LIFE;
 
   constructor(target: LoadTarget, key: WireArg, ticket: number, began: number) {
-    this.#target = target;
+    this.target = target;
     this.key = key;
     this.ticket = ticket;
     this.began = began;
+  }
+
+  get life(): Shape {
+    return new LifeShape(this);
+  }
+
+  get fetched(): Shape {
+    return new FetchedShape(this);
   }
 
   /** The load as the shape of its GET. */
@@ -72,14 +98,14 @@ export class Load implements Shape, LoadShapes {
     if (kind === Kind.NULL) {
       rows.skip();
       // What a replica lacks is asked of its primary; only a primary's word is kept.
-      if (healthy) this.#target.store(this, null, Infinity, feeder, null);
+      if (healthy) this.target.store(this, null, Infinity, feeder, null);
       return null;
     }
-    if (kind !== Kind.BULK) return this.#target.otherwise(rows);
+    if (kind !== Kind.BULK) return this.target.value(rows);
     const bytes = rows.bytes();
-    const value = this.#target.decode(bytes, high);
-    const life = this.#lifeMs === WITHOUT_END ? Infinity : this.#lifeMs;
-    if (life > 0) this.#target.store(this, bytes, life, feeder, value);
+    const value = this.target.decode(bytes, high);
+    const life = this.lifeMs === WITHOUT_END ? Infinity : this.lifeMs;
+    if (life > 0) this.target.store(this, bytes, life, feeder, value);
     return value;
   }
 }

@@ -78,6 +78,11 @@ export class LocalCache {
     return entry.value;
   }
 
+  /** Whether there is an entry, be it a stale one. */
+  has(key: string): boolean {
+    return this.#entries.has(key);
+  }
+
   set(key: string, value: unknown, index: number, proof: number, check: number): void {
     if (this.#closed) return;
     const entry = this.#entries.get(key);

@@ -15,7 +15,7 @@ import type { Codec } from "../lane/codec.js";
 import { ownKey } from "../lane/arguments.js";
 import type { CallLimits, Lane } from "../lane/contract.js";
 import { HEAD_GET } from "../lane/op.js";
-import type { WireArg } from "../lane/op.js";
+import type { Settle, WireArg } from "../lane/op.js";
 import type { ReplyRows } from "../lane/replies.js";
 import {
   CacheKind,
@@ -42,7 +42,7 @@ import { Outages } from "./outages.js";
 import type { CachePolicy } from "./policy.js";
 import { copyOf, share } from "./share.js";
 import { SingleFlight } from "./single-flight.js";
-import type { Flight, Loader } from "./single-flight.js";
+import type { Loader } from "./single-flight.js";
 
 const NO_LIMITS: CallLimits = {};
 
@@ -58,16 +58,14 @@ export class SharedCache implements LoadTarget {
   readonly #codec: Codec;
   readonly #domain: number;
   readonly #flights: SingleFlight;
-  readonly #loader: Loader = {
-    look: (key) => (this.#closed || !this.#region.session.holds(key) ? undefined : this.#lookup(key, 0)),
-    load: (key, timeoutMs, flight) => this.#load(key, { timeoutMs }, "load", flight),
-  };
-  readonly #copy = (value: unknown): unknown => copyOf(value, this.#codec);
   readonly #outages: Outages;
   /** Where answers are counted; null when they are not. */
   readonly #hits: HitCounts | null;
   /** The keys to be cached when only hot ones are; null when the mode is another, or nothing finds them. */
   readonly #hot: HotSet | null;
+  /** A hot key lives shorter than others, and is loaded anew before it ends, so that its hits never all miss at once. */
+  readonly #hotTtlMs: number;
+  readonly #hotRefreshMs: number;
   #closed = false;
   readonly #forOthers: LoadTarget = {
     decode: () => undefined,
@@ -78,7 +76,7 @@ export class SharedCache implements LoadTarget {
       load.check = info[INFO_CHECK]!;
     },
     fetched: () => {},
-    otherwise: (rows) => this.otherwise(rows),
+    value: (rows) => this.value(rows),
   };
 
   /** `stale` hears when a node can no longer be asked and values past their expiry are answered. */
@@ -96,9 +94,21 @@ export class SharedCache implements LoadTarget {
     this.policy = policy;
     this.#hits = hot?.counts ?? null;
     this.#hot = policy.mode === "hot" && hot !== null ? hot.set : null;
+    const { ttlMs, refreshAfterMs, hotTtlMs } = policy;
+    this.#hotTtlMs = Math.min(ttlMs, hotTtlMs);
+    const half = this.#hotTtlMs >> 1;
+    this.#hotRefreshMs = refreshAfterMs === 0 ? half : Math.min(half, refreshAfterMs);
     this.#codec = lane.codec;
     this.#domain = lane.config.index;
-    this.#flights = new SingleFlight(region, lane.config.domain, lane.config.commandTimeoutMs);
+    const loader: Loader = {
+      look: (key) => (this.#closed || !region.session.holds(key) ? undefined : this.#lookup(key, 0)),
+      load: (key, timeoutMs, ticket, settle) => {
+        const limits = timeoutMs === lane.config.commandTimeoutMs ? NO_LIMITS : { timeoutMs };
+        this.#load(key, limits, "load", ticket, settle);
+      },
+      copy: (value) => copyOf(value, this.#codec),
+    };
+    this.#flights = new SingleFlight(region, loader, lane.config.domain, lane.config.commandTimeoutMs);
     this.#outages = new Outages(stale);
   }
 
@@ -131,12 +141,12 @@ export class SharedCache implements LoadTarget {
     }
     if (this.#bypasses(key)) return this.#lane.call(HEAD_GET, ownKey(key), null, null, limits);
     this.#hits?.add(key, 1);
-    return this.#excuse(key, this.#load(key, limits, "load"));
+    return this.#excuse(key, this.#loadAlone(key, limits, "load"));
   }
 
   /** Brings a key into the cache, whatever the mode. True when it is there (or known absent) afterwards. */
   async warm(key: Key): Promise<boolean> {
-    if (this.peek(key) === undefined) await this.#load(key, NO_LIMITS, "load");
+    if (this.peek(key) === undefined) await this.#loadAlone(key, NO_LIMITS, "load");
     return this.peek(key) !== undefined;
   }
 
@@ -191,8 +201,7 @@ export class SharedCache implements LoadTarget {
     }
     if (this.#bypasses(key)) return this.#lane.get(key);
     this.#hits?.add(key, 1);
-    const flight = this.#flights.joined(key) ?? this.#flights.run(key, this.#loader);
-    return this.#excuse(key, flight.join(this.#copy));
+    return this.#excuse(key, this.#flights.get(key));
   }
 
   /** Answers a failed load from L1 past its expiry, where that is allowed. */
@@ -251,37 +260,56 @@ export class SharedCache implements LoadTarget {
     this.#local.set(key, value, info[INFO_PROOF_INDEX]!, info[INFO_PROOF]!, info[INFO_CHECK]!);
   }
 
+  /** What is loaded comes into L0 where its key was there; others when they are hit for the first time. */
+  #renewLocal(key: WireArg, value: unknown, index: number, proof: number, check: number): void {
+    if (typeof key === "string" && this.#local.has(key)) this.#local.set(key, value, index, proof, check);
+  }
+
   #refresh(key: Key): void {
-    this.#load(key, NO_LIMITS, "refresh").catch(() => {
+    this.#loadAlone(key, NO_LIMITS, "refresh").catch(() => {
       // The old value is served until it expires; the next election tries again.
     });
   }
 
   // ── loads ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-  #load(key: Key, limits: CallLimits, kind: "load" | "refresh", flight?: Flight): Promise<unknown> {
+  #loadAlone(key: Key, limits: CallLimits, kind: "load" | "refresh"): Promise<unknown> {
+    return new Promise((settle) => {
+      const ticket = this.#closed ? 0 : this.#region.session.beginLoad(key);
+      this.#load(key, limits, kind, ticket, settle);
+    });
+  }
+
+  #load(key: Key, limits: CallLimits, kind: "load" | "refresh", ticket: number, settle: Settle): void {
     const owned = ownKey(key);
-    if (this.#closed) return this.#lane.call(HEAD_GET, owned, null, null, limits);
-    const { session, words, clock } = this.#region;
-    const load = new Load(this, owned, session.beginLoad(owned), words[clock]!);
-    if (flight !== undefined) flight.ticket = load.ticket;
-    const loaded = this.#lane.load(load, limits);
-    return this.policy.staleIfErrorMs > 0 || cacheChannel.hasSubscribers ? this.#watch(key, kind, loaded) : loaded;
+    if (this.#closed) {
+      settle(this.#lane.call(HEAD_GET, owned, null, null, limits));
+      return;
+    }
+    const { words, clock } = this.#region;
+    const watched = this.policy.staleIfErrorMs > 0 || cacheChannel.hasSubscribers;
+    const load = new Load(this, owned, ticket, words[clock]!);
+    this.#lane.load(load, limits, watched ? this.#watch(key, kind, settle) : settle);
   }
 
   /** Notes how a load ends, for those who want to know. */
-  async #watch(key: Key, kind: "load" | "refresh", loaded: Promise<unknown>): Promise<unknown> {
+  #watch(key: Key, kind: "load" | "refresh", settle: Settle): Settle {
     const began = cacheChannel.hasSubscribers ? performance.now() : 0;
-    try {
-      const value = await loaded;
-      if (this.#outages.any) this.#outages.answered(this.#nodeOf(key));
-      if (began !== 0) this.#publish(kind, performance.now() - began, null);
-      return value;
-    } catch (error) {
-      if (this.policy.staleIfErrorMs > 0) this.#outages.failed(this.#nodeOf(key), error, performance.now());
+    const ended = (error: unknown): void => {
       if (began !== 0) this.#publish(kind, performance.now() - began, error);
-      throw error;
-    }
+    };
+    return (value) => {
+      if (value instanceof Promise) {
+        value.catch((error: unknown) => {
+          if (this.policy.staleIfErrorMs > 0) this.#outages.failed(this.#nodeOf(key), error, performance.now());
+          ended(error);
+        });
+      } else {
+        if (this.#outages.any) this.#outages.answered(this.#nodeOf(key));
+        ended(null);
+      }
+      settle(value);
+    };
   }
 
   decode(bytes: Buffer, high: boolean): unknown {
@@ -291,12 +319,12 @@ export class SharedCache implements LoadTarget {
   store(load: Load, bytes: Buffer | null, lifeMs: number, feeder: number, value: unknown): void {
     const shared = share(value, this.#codec);
     if (!this.#keep(load, bytes, lifeMs, feeder)) return;
-    if (shared) this.#keepLocal(load.key, value);
+    if (shared) this.#renewLocal(load.key, value, info[INFO_PROOF_INDEX]!, info[INFO_PROOF]!, info[INFO_CHECK]!);
   }
 
   fetched({ key }: Load, value: unknown, index: number, proof: number, check: number): void {
     const shared = share(value, this.#codec);
-    if (shared && index !== -1 && typeof key === "string") this.#local.set(key, value, index, proof, check);
+    if (shared && index !== -1) this.#renewLocal(key, value, index, proof, check);
   }
 
   /** Begins a load in this thread of what another thread will decode. */
@@ -308,7 +336,7 @@ export class SharedCache implements LoadTarget {
   /** The life of a value is its `ttlMs`, at most the key's `lifeMs`; null for an absent key. `info` tells where it is. */
   #keep({ key, ticket, began }: Load, bytes: Buffer | null, lifeMs: number, feeder: number): boolean {
     if (this.#closed) return false;
-    const { negativeTtlMs, maxValueBytes } = this.policy;
+    const { ttlMs, negativeTtlMs, refreshAfterMs, maxValueBytes } = this.policy;
     if (bytes !== null && bytes.length > maxValueBytes) {
       this.invalidate(key);
       return false;
@@ -316,21 +344,14 @@ export class SharedCache implements LoadTarget {
     const { session, words, clock } = this.#region;
     const left = lifeMs - ((words[clock]! - began) | 0);
     if (left <= 0) return false;
-    const { ttlMs, refreshMs } = this.#livesOf(key);
-    const life = bytes === null ? negativeTtlMs : Math.min(ttlMs, left);
+    const hot = this.#isHot(key);
+    const most = hot ? this.#hotTtlMs : ttlMs;
+    const life = bytes === null ? negativeTtlMs : Math.min(most, left);
+    const refreshMs = hot ? this.#hotRefreshMs : refreshAfterMs;
     return session.store(key, bytes, life, refreshMs, feeder, this.#domain, ticket, info) === CacheStored.KEPT;
   }
 
-  /** A hot key lives shorter than others, and is loaded anew before it ends, so that its hits never all miss at once. */
-  #livesOf(key: WireArg): { readonly ttlMs: number; readonly refreshMs: number } {
-    const { ttlMs, refreshAfterMs, hotTtlMs } = this.policy;
-    if (!this.#isHot(key)) return { ttlMs, refreshMs: refreshAfterMs };
-    const hotMs = Math.min(ttlMs, hotTtlMs);
-    const half = hotMs >> 1;
-    return { ttlMs: hotMs, refreshMs: refreshAfterMs === 0 ? half : Math.min(half, refreshAfterMs) };
-  }
-
-  otherwise(rows: ReplyRows): unknown {
+  value(rows: ReplyRows): unknown {
     return this.#lane.valueShape.read(rows);
   }
 

@@ -7,8 +7,8 @@ import type { Topology } from "../routing/topology.js";
 import type { DomainStats } from "../types.js";
 import type { Codec } from "./codec.js";
 import type { LaneConfig } from "./config.js";
-import type { Lane, WriteGate } from "./contract.js";
-import type { WireArg } from "./op.js";
+import type { CallLimits, Lane, LoadShapes, WriteGate } from "./contract.js";
+import type { Settle, WireArg } from "./op.js";
 import type { Asking, ValueShape } from "./replies.js";
 
 export class ClosedLane implements Lane {
@@ -39,8 +39,8 @@ export class ClosedLane implements Lane {
     asking.settle(this.#refuse());
   }
 
-  load(): Promise<never> {
-    return this.#refuse();
+  load(_load: LoadShapes, _limits: CallLimits, settle: Settle): void {
+    settle(this.#refuse());
   }
 
   transact(): Promise<never> {

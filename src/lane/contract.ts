@@ -8,7 +8,7 @@ import type { CommandOptions, DomainStats, Reply } from "../types.js";
 import type { Codec } from "./codec.js";
 import type { LaneConfig } from "./config.js";
 import type { NodeLane } from "./node.js";
-import type { Block, Op, WireArg } from "./op.js";
+import type { Block, Op, Settle, WireArg } from "./op.js";
 import type { Asking, ReplyRows, Shape, ValueShape } from "./replies.js";
 
 /** What a lane tells the facade. */
@@ -85,8 +85,8 @@ export interface Lane {
     limits: CallLimits,
     script: string | null,
   ): void;
-  /** A value together with the key's remaining life. Only the value's reply settles the call. */
-  load(load: LoadShapes, limits: CallLimits): Promise<unknown>;
+  /** A value together with the key's remaining life. Only the value's reply settles: by itself, errors as rejected promises. */
+  load(load: LoadShapes, limits: CallLimits, settle: Settle): void;
   /** A whole transaction; see `transaction.ts`. */
   transact(key: WireArg, frames: WireArg, shape: Shape, block: Block, limits: CallLimits): Promise<unknown>;
   /** A command that blocks: on a connection of its own. Without `timeoutMs` it may take as long as it asked the server. */

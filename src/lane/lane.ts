@@ -158,10 +158,8 @@ export class DomainLane implements Lane, NodeOwner, OutboxOwner, Detours, Keeper
   }
 
   /** The life is asked for first, in the same run of frames, so that `value` can rely on it. */
-  load({ key, life, value }: LoadShapes, limits: CallLimits): Promise<unknown> {
-    const promise = new Promise<unknown>(executor);
-    this.submitLoad(new Op(HEAD_GET, key, null, grabbed, value, this.#deadline(limits), 0), life, limits.signal);
-    return promise;
+  load({ key, life, value }: LoadShapes, limits: CallLimits, settle: Settle): void {
+    this.submitLoad(new Op(HEAD_GET, key, null, settle, value, this.#deadline(limits), 0), life, limits.signal);
   }
 
   /** A whole transaction; see `transaction.ts`. */

@@ -1,6 +1,8 @@
 /** Size limits of one operation, checked before anything is queued: a server cuts the connection of all on a breach. */
 import type { Op, WireArg } from "./op.js";
 
+/** Keys up to so many UTF-16 units need no look at `maxKeyBytes` (its least value is larger). */
+export const SHORT_KEY = 4096;
 /** Arguments of one command that a server accepts, the name included. */
 const MAX_ARGS = 1_048_575;
 /** Bytes of one command that a server's query buffer takes (its limit is 1 GiB). */

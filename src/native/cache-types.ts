@@ -4,7 +4,7 @@
  *
  * ```text
  * info     [ proof index | proof | expiry | check | feeder | value length | flags | ticket | slot | hash, low | high ]     what lookup, probe and store tell
- * claim    [ word index | value ]                                                           what claim tells
+ * claim    [ word index | value | ticket ]                                                  what claim tells
  * ```
  */
 
@@ -50,7 +50,10 @@ export const CacheClaim = {
   WAIT: 1,
   /** The caller loads without a claim. */
   CROWDED: 2,
+  /** Nobody needs to load: the key is cached by now. Those who wait at the word are to be notified. */
+  HELD: 3,
 } as const;
+export const CLAIM_WORDS = 3;
 
 /** Words of `info`. While the proof word `INFO_PROOF_INDEX` equals `INFO_PROOF`, the result stands until `INFO_CHECK`. */
 export const INFO_PROOF_INDEX = 0;
@@ -126,6 +129,7 @@ export interface CacheSession {
   invalidateSeat(seat: number): number;
   /** Removes a domain's keys with a prefix (empty: all of them). Returns how many. O(index). */
   invalidatePrefix(domain: number, prefix: string | Uint8Array): number;
+  /** Asks to be the one who loads; `claim[2]` is the ticket of the load, as by `beginLoad`, where the caller is to load. */
   claim(key: string | Uint8Array, patienceMs: number, claim: Int32Array): number;
   /** Ends a claim. True when it was still the caller's: then notify the waiters of its word. */
   release(index: number, value: number): boolean;

@@ -11,7 +11,7 @@ import { CODECS } from "../lane/codec.js";
 import type { Codec } from "../lane/codec.js";
 import type { LaneConfig } from "../lane/config.js";
 import type { CallLimits, Lane, LoadShapes, WriteGate } from "../lane/contract.js";
-import { oversize } from "../lane/limits.js";
+import { SHORT_KEY, oversize } from "../lane/limits.js";
 import { HEAD_GET, Op, QUEUED, SENT, SETTLED, headOf, settleAsking } from "../lane/op.js";
 import type { Block, Settle, WireArg } from "../lane/op.js";
 import { BUFFER_SHAPE, RAW_SHAPE, ValueShape } from "../lane/replies.js";
@@ -160,11 +160,11 @@ export class PooledLane implements Lane {
     this.#begin(op, limits.signal);
   }
 
-  load({ key, fetched }: LoadShapes, limits: CallLimits): Promise<unknown> {
-    const promise = new Promise<unknown>(executor);
+  load({ key, fetched }: LoadShapes, limits: CallLimits, settle: Settle): void {
     const deadline = this.#deadline(limits);
-    this.#begin(new PooledOp(this, OpKind.LOAD, 0, HEAD_GET, key, null, grabbed, fetched, deadline), limits.signal);
-    return promise;
+    const op = new PooledOp(this, OpKind.LOAD, 0, HEAD_GET, key, null, settle, fetched, deadline);
+    if (limits.signal === undefined && key.length <= SHORT_KEY) this.#accept(op);
+    else this.#begin(op, limits.signal);
   }
 
   transact(key: WireArg, frames: WireArg, shape: Shape, block: Block, limits: CallLimits): Promise<unknown> {

@@ -86,6 +86,24 @@ function pass(rows: ReplyRows, expect: number): unknown {
 const PASSES: readonly Shape[] = Object.values(Expect).map((expect) => ({ read: (rows) => pass(rows, expect) }));
 const PASS_VALUE = PASSES[Expect.VALUE]!;
 
+/** Stores the value of a load, and passes the reply on. */
+class LoadedShape implements Shape {
+  readonly #load: StoredLoad;
+
+  constructor(load: StoredLoad) {
+    this.#load = load;
+  }
+
+  read(rows: ReplyRows): unknown {
+    const kind = rows.kind();
+    readRows = rows;
+    readFrom = rows.at;
+    const read = this.#load.value.read(rows);
+    readTo = rows.at;
+    return kind === Kind.NULL ? null : (read ?? undefined);
+  }
+}
+
 /** An operation of a caller. */
 class StationOp extends Op {
   readonly station: Station;
@@ -260,17 +278,7 @@ export class Station {
   #load(lane: DomainLane, op: StationOp, signal: AbortSignal | undefined): void {
     const load = this.#companion?.load(lane.config.index, op.first) ?? UNSTORED;
     op.load = load;
-    const value: Shape = {
-      read: (rows) => {
-        const kind = rows.kind();
-        readRows = rows;
-        readFrom = rows.at;
-        const read = load.value.read(rows);
-        readTo = rows.at;
-        return kind === Kind.NULL ? null : (read ?? undefined);
-      },
-    };
-    op.shape = value;
+    op.shape = new LoadedShape(load);
     lane.submitLoad(op, load.life, signal);
   }
 

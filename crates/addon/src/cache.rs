@@ -292,20 +292,27 @@ fn invalidate_prefix(call: &Call<'_, 2>, held: &Shared) -> Result<Returned, Faul
     })
 }
 
-/// `claim(key, patienceMs, claim)`
+/// `claim(key, patienceMs, claim)`: with the ticket of the load to come; 3 when the key was cached meanwhile, and nothing is
+/// claimed.
 fn claim(call: &Call<'_, 3>, held: &Shared) -> Result<Returned, Fault> {
     held.with(|seat| {
         let patience_ms = call.count(1, "patienceMs", MOST_MS, true)? as u32;
         let told = call.words_mut(2, "claim")?;
         seat.own.apart(told, "claim")?;
-        let claim = seat.keyed(call, |hash, _| Ok(seat.session.claim(hash, patience_ms)))?;
-        let (kind, index, value) = match claim {
-            Claim::Elected { index, value } => (0, index, value),
-            Claim::Wait { index, value } => (1, index, value),
-            Claim::Crowded => (2, 0, 0),
-        };
-        let place = told.first_chunk_mut().ok_or_else(|| Fault::Range("claim has fewer than 2 words".into()))?;
-        *place = [index as i32, value as i32];
+        let session = &seat.session;
+        let (kind, index, value, ticket) = seat.keyed(call, |hash, key| {
+            Ok(match session.claim(hash, patience_ms) {
+                Claim::Wait { index, value } => (1, index, value, 0),
+                Claim::Crowded => (2, 0, 0, session.begin_load(hash)),
+                Claim::Elected { index, value } if session.cache().holds(hash, key) => {
+                    session.cache().release(index, value);
+                    (3, index, value, 0)
+                }
+                Claim::Elected { index, value } => (0, index, value, session.begin_load(hash)),
+            })
+        })?;
+        let place = told.first_chunk_mut().ok_or_else(|| Fault::Range("claim has fewer than 3 words".into()))?;
+        *place = [index as i32, value as i32, ticket as i32];
         call.int(kind)
     })
 }

@@ -109,7 +109,10 @@ describe("L5: values that callers share", () => {
     await lanes.set("m:plain", { list: [1, "two", null] } as never);
     const value = (await lanes.get("m:plain")) as unknown as { list: unknown[] };
     assert.throws(() => value.list.push(3), TypeError);
-    assert.equal(await lanes.get("m:plain"), value);
+    const kept = (await lanes.get("m:plain")) as unknown as { list: unknown[] };
+    assert.throws(() => kept.list.push(3), TypeError);
+    assert.equal(await lanes.get("m:plain"), kept);
+    assert.deepEqual(kept, value);
   });
 
   it("L5: a value that is too long to be cached is everybody's own or frozen as well", async () => {

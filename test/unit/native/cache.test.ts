@@ -8,6 +8,7 @@ import { test } from "node:test";
 import { Worker } from "node:worker_threads";
 
 import {
+  CLAIM_WORDS,
   CacheClaim,
   CacheKind,
   CacheStored,
@@ -148,17 +149,24 @@ test("what is stored goes by prefix, feeder or altogether", () => {
 test("L2: a claim elects one, tells the others what to wait for, and ends once", () => {
   const memory = memoryOf(4 << 20);
   const [one, two] = [core.createCache(memory, {}), core.attachCache(memory)];
-  const [mine, theirs] = [new Int32Array(2), new Int32Array(2)];
+  const [mine, theirs] = [new Int32Array(CLAIM_WORDS), new Int32Array(CLAIM_WORDS)];
   assert.equal(one.claim("key", 1000, mine), CacheClaim.ELECTED);
   assert.equal(two.claim("key", 1000, theirs), CacheClaim.WAIT);
-  assert.deepEqual(theirs, mine);
+  assert.deepEqual(theirs.subarray(0, 2), mine.subarray(0, 2));
   assert.equal(memory[one.base + mine[0]!], mine[1]);
+  assert.equal(one.ticket("key"), mine[2], "with the ticket of the load");
   assert.equal(two.claim("other", 1000, theirs), CacheClaim.ELECTED);
   assert.equal(one.release(mine[0]!, mine[1]!), true);
   assert.equal(one.release(mine[0]!, mine[1]!), false);
   assert.equal(two.claim("key", 1000, theirs), CacheClaim.ELECTED);
   two.end(false);
   assert.equal(one.claim("key", 1000, mine), CacheClaim.ELECTED, "a claim ends with its session");
+  const info = new Int32Array(INFO_WORDS);
+  assert.equal(one.store("key", Buffer.from("value"), 60_000, 0, 0, 0, mine[2]!, info), CacheStored.KEPT);
+  assert.equal(one.release(mine[0]!, mine[1]!), true);
+  assert.equal(one.claim("key", 1000, mine), CacheClaim.HELD, "a key that is cached by now is not claimed");
+  one.invalidate("key");
+  assert.equal(one.claim("key", 1000, mine), CacheClaim.ELECTED);
   one.end(true);
 });
 
