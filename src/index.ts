@@ -32,6 +32,7 @@ export type {
   PinOptions,
   TopKey,
 } from "./hotkeys/types.js";
+export type { HotKeySourceOptions } from "./options/hot-key-source.js";
 export type { Impression, ImpressionResult } from "./impressions/types.js";
 export type { NatMap } from "./lane/config.js";
 export type { RawClient } from "./lane/raw.js";

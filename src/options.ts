@@ -3,6 +3,7 @@
  * options carry ioredis's names where the meaning is the same.
  */
 import type { ConnectionOptions } from "node:tls";
+import type { z } from "zod";
 import type { CachePolicy } from "./cache/policy.js";
 import type { CapsPolicy } from "./caps/policy.js";
 import type { LaneConfig, NatMap } from "./lane/config.js";
@@ -186,7 +187,7 @@ export interface Resolved {
 export function resolveOptions(options: OpenOptions): Resolved {
   const parsed = schema.safeParse(options);
   if (!parsed.success) {
-    throw fault(parsed.error.issues.map((issue) => `${pathOf(issue.path)}: ${issue.message}`).join("; "));
+    throw fault(parsed.error.issues.flatMap((issue) => faultsOf(issue, [])).join("; "));
   }
   // The schema's record drops this name silently.
   if (Object.hasOwn(options.domains, "__proto__")) throw fault("domains.__proto__: a domain cannot have this name");
@@ -227,8 +228,23 @@ export function resolveOptions(options: OpenOptions): Resolved {
   };
 }
 
+type Issue = z.core.$ZodIssue;
+
 /** Domain indices share a word with the slot. */
 const MAX_DOMAINS = 1000;
+
+/** What is wrong, as lines of path and message; of alternatives the one that was meant, which fits furthest down. */
+function faultsOf(issue: Issue, above: readonly PropertyKey[]): string[] {
+  const path = [...above, ...issue.path];
+  const alternatives = issue.code === "invalid_union" ? issue.errors : [];
+  const [meant] = alternatives.filter((one) => depthOf(one) > 0).toSorted((a, b) => depthOf(b) - depthOf(a));
+  return meant === undefined ? [`${pathOf(path)}: ${issue.message}`] : meant.flatMap((one) => faultsOf(one, path));
+}
+
+/** How far down an alternative fits. */
+function depthOf(issues: readonly Issue[]): number {
+  return Math.max(...issues.map(({ path, code }) => path.length + (code === "unrecognized_keys" ? 1 : 0)));
+}
 
 function pathOf(path: readonly PropertyKey[]): string {
   return path.length === 0 ? "options" : path.map(String).join(".");

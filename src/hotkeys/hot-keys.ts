@@ -3,6 +3,7 @@
  * the process; in one that attached, lists are empty.
  */
 import { Domain } from "../cache/domain.js";
+import { KeylaneError } from "../errors.js";
 import { assertKey, badArgument } from "../lane/arguments.js";
 import { nativeInfo } from "../native/index.js";
 import { NO_DOMAIN } from "../routing/router.js";
@@ -12,6 +13,7 @@ import { Detector } from "./detector.js";
 import { HotLoop } from "./loop.js";
 import type { HotKeysListener } from "./loop.js";
 import type { HotKeysPolicy } from "./policy.js";
+import type { HotKeySource } from "./sources/source.js";
 import type { HotKeyInfo, HotKeysStats, PinOptions, TopKey } from "./types.js";
 
 /** Names of replicas are kept in memory for every key. */
@@ -36,6 +38,9 @@ export class HotKeys {
   readonly #share: HotShare | null;
   readonly #domains: readonly Domain[];
   readonly #router: Router;
+  #source: HotKeySource | null = null;
+  /** What is wrong with the source. */
+  #trouble: Error | null = null;
 
   /** Made by `open`. */
   constructor({ policy, share, governs, domains, router, listener }: HotKeysParts) {
@@ -113,7 +118,17 @@ export class HotKeys {
       reported: loop?.counts.reported ?? 0,
       recovered: loop?.counts.recovered ?? 0,
       refused: loop?.refused ?? 0,
+      source: this.#source === null ? null : { name: this.#source.name, trouble: this.#trouble?.message ?? null },
     };
+  }
+
+  /** @internal Has this process tell others and hear them; resolves after the first look. `tell` hears of each failure, once. */
+  async join(source: HotKeySource, tell: (error: KeylaneError) => void): Promise<void> {
+    this.#source = source;
+    await this.#loop?.join(source, (error) => {
+      this.#trouble = error;
+      if (error instanceof KeylaneError) tell(error);
+    });
   }
 
   /** @internal The loop of this thread, for those who act. */

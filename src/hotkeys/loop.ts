@@ -158,6 +158,7 @@ export class HotLoop {
   end(): void {
     if (this.#timer !== null) clearInterval(this.#timer);
     this.#timer = null;
+    void this.#source?.stop(0);
   }
 
   // ── what the governor tells ──────────────────────────────────────────────────────────────────────────────────────

@@ -1,4 +1,5 @@
 /** When keys are hot and what may be done then; resolved from the options at open. Rates in operations a second. */
+import type { GivenSource } from "../options/hot-key-source.js";
 
 /** A domain's own. */
 export interface HotRules {
@@ -19,4 +20,6 @@ export interface HotKeysPolicy {
   readonly deny: readonly string[];
   /** Most keys that `top` gives. */
   readonly topK: number;
+  /** Where processes tell each other; null when they do not. */
+  readonly source: GivenSource | null;
 }

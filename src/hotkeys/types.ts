@@ -1,4 +1,5 @@
 /** What users see of hot keys: options, events, lists. Rates are operations a second on one key, of the last second. */
+import type { HotKeySourceOptions } from "../options/hot-key-source.js";
 
 /** A threshold: operations a second, or a share of what a node is good for (0 to 1). */
 export type HotThreshold = number | { readonly share?: number };
@@ -25,6 +26,8 @@ export interface HotKeysOptions extends HotKeyRules {
   readonly deny?: readonly string[];
   /** Keys that `hotKeys.top()` gives at most, 1 to 1,000. Default 100. */
   readonly topK?: number;
+  /** Where the processes of a fleet tell each other their hot keys, so that all act on them. Default: nowhere. */
+  readonly source?: HotKeySourceOptions;
 }
 
 /** `warn`: hot enough to be cached; `critical`: hot enough to be copied to other nodes. */
@@ -129,4 +132,6 @@ export interface HotKeysStats {
   readonly recovered: number;
   /** Times that a hot key found no place in the list of 1,000. */
   readonly refused: number;
+  /** Where processes tell each other, and what is wrong with it now, null when nothing is; null without a source. */
+  readonly source: { readonly name: string; readonly trouble: string | null } | null;
 }

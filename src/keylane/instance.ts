@@ -16,6 +16,8 @@ import { DomainLane } from "../lane/lane.js";
 import { HotKeys } from "../hotkeys/hot-keys.js";
 import type { HotKeysListener } from "../hotkeys/loop.js";
 import { sharesOf } from "../hotkeys/shares.js";
+import { openSource } from "../hotkeys/sources/open.js";
+import type { HotKeySource } from "../hotkeys/sources/source.js";
 import { Ledger } from "../ledger/ledger.js";
 import type { LedgerPolicy } from "../ledger/policy.js";
 import { native } from "../native/index.js";
@@ -62,6 +64,8 @@ export class Instance {
   #ledger: Ledger | null = null;
   /** This thread's part in hot keys. */
   readonly #hot: HotShare | null;
+  /** Where processes tell each other their hot keys; the thread that opened does. */
+  readonly #source: HotKeySource | null;
   #impressions: Impressions | null = null;
 
   /** @throws KeylaneError as `Keylane.open` and `Keylane.attach` do before anything is dialled */
@@ -78,6 +82,7 @@ export class Instance {
       },
       reached: (domain, node) => this.store?.caches[domain]?.reached(node),
     };
+    this.#source = this.#attached ? null : sourceOf(resolved);
     this.#hot = openShare(resolved, handle);
     const shares = sharesOf(resolved.hotKeys, this.#hot, resolved.lanes.length);
     const topologies = resolved.lanes.map((_, index) => new Topology(handle?.topologies[index]));
@@ -133,6 +138,8 @@ export class Instance {
     if (!this.#attached && ledger !== null) await this.#openLedger(ledger);
     this.store?.opened();
     this.hotKeys.loop?.start();
+    // Not waited for: what others say is welcome, and never needed.
+    if (this.#source !== null) void this.hotKeys.join(this.#source, (error) => this.#listener.error(error));
   }
 
   /** @throws KeylaneError `KEYLANE_ERR_OPTIONS` where there is none */
@@ -256,6 +263,12 @@ export class Instance {
     this.#impressions?.end();
     return lost;
   }
+}
+
+/** @throws KeylaneError `KEYLANE_ERR_OPTIONS` for a domain that cannot be the place */
+function sourceOf({ hotKeys, lanes }: Resolved): HotKeySource | null {
+  const given = hotKeys?.source ?? null;
+  return given === null ? null : openSource(given, (name) => lanes.find(({ domain }) => domain === name));
 }
 
 /** Takes part in hot keys, where the options want them. */

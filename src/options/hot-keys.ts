@@ -15,13 +15,13 @@ const APART = 4;
 /** Null when nothing is to be looked for. @throws KeylaneError `KEYLANE_ERR_OPTIONS` */
 export function hotKeysOf({ hotKeys, domains }: Given): HotKeysPolicy | null {
   if (hotKeys === false) return null;
-  const { allow = [], deny = [], topK = 100 } = hotKeys ?? {};
+  const { allow = [], deny = [], topK = 100, source = null } = hotKeys ?? {};
   const rules = Object.entries(domains).map(([name, { hotKeys: own }]) => {
     if (own === false) return null;
     const path = own === undefined ? "hotKeys" : `domains.${name}.hotKeys`;
     return rulesOf(merged(hotKeys ?? {}, own ?? {}), path);
   });
-  return rules.every((rule) => rule === null) ? null : { rules, allow, deny, topK };
+  return rules.every((rule) => rule === null) ? null : { rules, allow, deny, topK, source };
 }
 
 /** Rules as they are given. */

@@ -2,6 +2,7 @@
 import type { ConnectionOptions } from "node:tls";
 import { z } from "zod";
 import type { NatMap } from "../lane/config.js";
+import { hotKeySourceSchema } from "./hot-key-source.js";
 
 /** Keys up to 4,096 UTF-16 units (12,288 bytes) are not measured before they are sent. */
 const MIN_KEY_LIMIT = 12_288;
@@ -123,6 +124,7 @@ export const schema = z.strictObject({
         allow: prefixList,
         deny: prefixList,
         topK: positive.max(1000).default(100),
+        source: hotKeySourceSchema.optional(),
       }),
     ])
     .optional(),

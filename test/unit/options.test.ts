@@ -92,7 +92,7 @@ test("each domain option names its path", () => {
     [{ nodes: ["h:65536"] }, "domains.a.nodes.0"],
     [{ nodes: [":7001"] }, "domains.a.nodes.0"],
     [{ nodes: [7001] }, "domains.a.nodes.0"],
-    [{ nodes: [{ host: "h", port: 1.5 }] }, "domains.a.nodes.0"],
+    [{ nodes: [{ host: "h", port: 1.5 }] }, "domains.a.nodes.0.port"],
     [{ prefixes: ["ok", "\ud800"] }, "domains.a.prefixes.1"],
     [{ prefixes: "up:" }, "domains.a.prefixes"],
     [{ mode: "sentinel" }, "domains.a.mode"],

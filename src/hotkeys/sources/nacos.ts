@@ -21,9 +21,10 @@ const POLL_MS = 30_000;
 const POLL_SLACK_MS = 10_000;
 /** Least distance of two polls that bring something. */
 const POLL_REST_MS = 50;
-/** Times a write that came too late is tried again, and the distance of the first two, which doubles. */
-const MAX_TRIES = 8;
+/** Tries of a write that comes too late, and the longest distance of the first two, which doubles up to a bound. */
+const MAX_TRIES = 16;
 const TRY_REST_MS = 20;
+const LONGEST_TRY_REST_MS = 640;
 const FORM = { "content-type": "application/x-www-form-urlencoded;charset=UTF-8" };
 const CONFIGS = "/v1/cs/configs";
 
@@ -104,7 +105,8 @@ export class NacosCarrier implements Carrier {
       const late = status === 200 || status === 409 || status === 500;
       if (!late) throw new HttpError(`POST ${this.#place.name}${CONFIGS}`, { status, body });
       if (tries === MAX_TRIES) throw new Error(`a write was refused ${tries} times; others may be faster (${status})`);
-      await sleep(TRY_REST_MS * 2 ** (tries - 1) * (0.5 + Math.random()), undefined, { signal, ref: false });
+      const rest = Math.random() * Math.min(LONGEST_TRY_REST_MS, TRY_REST_MS * 2 ** (tries - 1));
+      await sleep(rest, undefined, { signal, ref: false });
     }
   }
 

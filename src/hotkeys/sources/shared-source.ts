@@ -21,8 +21,9 @@ export interface SharedSourceOptions {
   readonly clock?: () => number;
 }
 
-/** Distance of tries after the first failure, as a part of a beat; it doubles up to one beat. */
-const FIRST_REST = 50;
+/** Distance of tries after the first failure, and the longest; each is no more than so many beats. */
+const FIRST_REST = { ms: 100, beats: 1 / 50 };
+const LONGEST_REST = { ms: 5000, beats: 1 };
 /** Time is looked at so often in a beat. */
 const TICKS = 5;
 /** A longer timer would fire at once. */
@@ -258,9 +259,10 @@ export class SharedSource implements HotKeySource {
     if (this.#failing.delete(work) && this.#failing.size === 0 && !this.#ended) this.#troubles?.end("place");
   }
 
-  /** Waits before the next try: twice as long each time, up to a beat, never in step with other processes. */
+  /** Waits before the next try: twice as long each time, up to a bound, never in step with other processes. */
   async #rest(failures: number): Promise<void> {
-    const ms = Math.min(this.#beatMs, (this.#beatMs / FIRST_REST) * 2 ** Math.min(failures - 1, 16));
+    const [first, longest] = [FIRST_REST, LONGEST_REST].map(({ ms, beats }) => Math.min(ms, beats * this.#beatMs));
+    const ms = Math.min(longest!, first! * 2 ** Math.min(failures - 1, 16));
     const options = { signal: this.#life.signal, ref: false };
     await sleep(ms * (0.5 + Math.random() / 2), undefined, options).catch(() => undefined); // stopped meanwhile
   }
