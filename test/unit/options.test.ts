@@ -219,7 +219,7 @@ test("hot keys: thresholds are rates or shares of a node's limit, the instance's
     domains: { a: { nodes, hotKeys: false }, b: { nodes, cache: { mode: "hot" } } },
     hotKeys: { ttlMs: 1500, allow: ["up:"], deny: ["up:x"], topK: 5 },
   });
-  assert.deepEqual(hotKeys, { rules: [null, rules], allow: ["up:"], deny: ["up:x"], topK: 5 });
+  assert.deepEqual(hotKeys, { rules: [null, rules], allow: ["up:"], deny: ["up:x"], topK: 5, source: null });
   assert.equal(policies[1]?.hotTtlMs, 1500);
 });
 

@@ -49,7 +49,9 @@ const actions: HotActions = {
 
 function make(): HotLoop {
   const detector = { merge: () => true, top: () => rows, hits: 0 } as unknown as Detector;
-  const policy = { rules: [RULES], allow: [], deny: [], topK: 100 } as ConstructorParameters<typeof HotLoop>[0];
+  const policy = { rules: [RULES], allow: [], deny: [], topK: 100, source: null } as ConstructorParameters<
+    typeof HotLoop
+  >[0];
   return new HotLoop(policy, [domainOf("d")], set, detector, {
     hot: ({ key, level, action, node }) => log.push(`hot ${key} ${level} ${action} ${node}`),
     recovered: ({ key, level, action, hotMs }) => log.push(`recovered ${key} ${level} ${action} ${hotMs}`),
