@@ -4,7 +4,7 @@
  * primaries: when it is found, and what its node has to bear before and after.
  *
  * Goals of counting compare CPU time: all of it is computing. keylane's counter and its peers are compared where each gets its
- * keys one by one, as strings; a lane has the keys of a turn joined already.
+ * keys one by one, as strings; a lane has the keys of a turn as bytes already.
  */
 import { nativeInfo } from "keylane";
 import { startSingle } from "keylane/sandbox";

@@ -30,8 +30,8 @@ export interface StreamSpec {
 /** A second of hits. */
 export interface Stream {
   readonly hits: readonly string[];
-  /** The same in batches, joined as a lane's turn has them. */
-  readonly batches: readonly { readonly text: string; readonly lengths: Int32Array }[];
+  /** The same in batches, as bytes that lie one after the other, as a lane's turn has them. */
+  readonly batches: readonly { readonly bytes: Uint8Array; readonly lengths: Int32Array }[];
   readonly counts: ReadonlyMap<string, number>;
 }
 
@@ -44,7 +44,7 @@ export function streamOf({ keys, batches, exponent }: StreamSpec): Stream {
   for (const key of hits) counts.set(key, (counts.get(key) ?? 0) + 1);
   const joined = Array.from({ length: batches * MERGES }, (_, i) => {
     const part = hits.slice(i * BATCH, (i + 1) * BATCH);
-    return { text: flat(part.join("")), lengths: Int32Array.from(part, (key) => key.length) };
+    return { bytes: Buffer.from(part.join("")), lengths: Int32Array.from(part, (key) => key.length) };
   });
   return { hits, batches: joined, counts };
 }
@@ -91,7 +91,7 @@ function keylane({ hits, batches }: Stream, joined: boolean): HitCounter {
   return {
     second() {
       for (let batch = 0; batch < batches.length; batch += 1) {
-        if (joined) session.record(batches[batch].text, batches[batch].lengths, BATCH, null);
+        if (joined) session.recordBytes(batches[batch].bytes, batches[batch].lengths, BATCH, null);
         else gather(batch * BATCH);
         if ((batch + 1) % perMerge === 0) session.merge((now += 100), info);
       }
