@@ -3,12 +3,12 @@
  * `KEYLANE_CHAOS_SECONDS` says how long (default 8; 60 for a release, then one dies every 5 s). Prints its figures.
  */
 import assert from "node:assert/strict";
-import { readdirSync } from "node:fs";
 import { test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Keylane, type KeylaneError } from "keylane";
 
 import { useC3 } from "../support/fixtures.js";
+import { footprint } from "../support/footprint.js";
 import { WAYS, endWorker, runningWorkers } from "../support/pool/workers.js";
 import { until } from "../support/until.js";
 
@@ -19,6 +19,10 @@ const FLOWS = 64;
 /** What a call may take beyond its deadline, or after the death of its worker. */
 const GRACE_MS = 1000;
 const DEADLINE_MS = 2000;
+/** Load before memory is looked at for the first time. */
+const WARM_MS = 1000;
+/** How much more heap may be held at the end, in bytes, however long the run was. */
+const HEAP_ROOM = 16 << 20;
 
 const cluster = useC3();
 
@@ -31,7 +35,7 @@ class Counter {
 test(
   `every call settles and no increment runs twice while workers die for ${SECONDS} s`,
   { timeout: (SECONDS + 60) * 1000 },
-  async () => {
+  async (t) => {
     const lanes = await Keylane.open({
       domains: {
         counters: { prefixes: ["n:"], nodes: cluster.value.seeds },
@@ -40,21 +44,19 @@ test(
       threads: 2,
       commandTimeoutMs: DEADLINE_MS,
     });
+    t.after(() => lanes.destroy());
     const exits: string[] = [];
     lanes.on("worker:exit", ({ reason }) => exits.push(reason));
     const clients = async (): Promise<number> => {
       const told = await Promise.all(cluster.value.primaries.map((node) => node.info("clients")));
       return told.reduce((sum, info) => sum + Number(info.get("connected_clients")), 0);
     };
-    await lanes.set("c:1", "v");
-    const before = { clients: await clients(), descriptors: readdirSync("/proc/self/fd").length };
-
     const counters = Array.from({ length: COUNTERS }, () => new Counter());
     const codes = new Map<string, number>();
     const wrong: string[] = [];
     let calls = 0;
     let slowest = 0;
-    const end = performance.now() + SECONDS * 1000;
+    let end = performance.now() + WARM_MS;
     const run = async (call: () => Promise<unknown>): Promise<KeylaneError | null> => {
       calls += 1;
       const began = performance.now();
@@ -88,14 +90,19 @@ test(
         await run(() => lanes.set(`c:${at % 100}`, "v"));
       }
     };
-    const flows = Array.from({ length: FLOWS }, (_, seed) => flow(seed));
+    const load = (): Promise<void[]> => Promise.all(Array.from({ length: FLOWS }, (_, seed) => flow(seed)));
+    await load();
+    const before = { clients: await clients(), ...footprint() };
+    end = performance.now() + SECONDS * 1000;
+    const loaded = load();
     let killed = 0;
     while (performance.now() + EVERY_MS < end) {
       await sleep(EVERY_MS);
-      await endWorker(runningWorkers()[0]!, WAYS[killed % WAYS.length]!);
+      const worker = await until(() => runningWorkers()[0], { what: "a worker to end" });
+      await endWorker(worker, WAYS[killed % WAYS.length]!);
       killed += 1;
     }
-    await Promise.all(flows);
+    await loaded;
 
     const finals = await Promise.all(counters.map((_, index) => lanes.get(`n:${index}`)));
     let unknown = 0;
@@ -125,7 +132,10 @@ test(
       0,
     );
     await until(async () => (await clients()) <= before.clients, { what: "clients are back at their number" });
-    await until(() => readdirSync("/proc/self/fd").length <= before.descriptors + 4, { what: "file descriptors too" });
+    await until(() => footprint().descriptors <= before.descriptors + 4, { what: "file descriptors too" });
+    const after = { clients: await clients(), ...footprint() };
+    console.log(`before ${JSON.stringify(before)}, after ${JSON.stringify(after)}`);
+    assert.ok(after.heap < before.heap + HEAP_ROOM, `${after.heap - before.heap} bytes more are held`);
     await lanes.close();
     await until(() => runningWorkers().length === 0);
   },

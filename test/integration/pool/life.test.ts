@@ -1,12 +1,13 @@
 /** The pool's life: bounded queues, close and destroy at any moment, and a process that ends by itself. */
 import assert from "node:assert/strict";
-import { mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, it } from "node:test";
 import { Keylane } from "keylane";
 
 import { useC3, useSingle } from "../../support/fixtures.js";
+import { footprint } from "../../support/footprint.js";
 import { openLanes, rejection } from "../../support/lanes.js";
 import { endWorker, runningWorkers } from "../../support/pool/workers.js";
 import { runProgram } from "../../support/processes.js";
@@ -29,16 +30,6 @@ async function cycle(address: string): Promise<void> {
   const lanes = await Keylane.open(single(address));
   assert.equal(await lanes.set("k", "v"), true);
   await lanes.close();
-}
-
-/** What a process must not gather. */
-function look() {
-  return {
-    fds: readdirSync("/proc/self/fd").length,
-    timers: process.getActiveResourcesInfo().length,
-    listeners: process.eventNames().reduce((sum, name) => sum + process.listenerCount(name), 0),
-    rss: process.memoryUsage.rss() / 2 ** 20,
-  };
 }
 
 const program = (address: string, body: string): string => `
@@ -123,14 +114,16 @@ describe("W5: closing a pool", () => {
 
   it(`${CYCLES} cycles of open and close leave file descriptors, threads and memory as they were`, async (t) => {
     for (let at = 0; at < 6; at += 1) await cycle(server.value.address);
-    const before = look();
+    const before = footprint();
     for (let at = 0; at < CYCLES; at += 1) await cycle(server.value.address);
-    const after = look();
-    t.diagnostic(`before ${JSON.stringify(before)}, after ${JSON.stringify(after)}`);
-    assert.ok(after.fds <= before.fds + 2, `file descriptors: ${before.fds}, then ${after.fds}`);
-    assert.ok(after.timers <= before.timers + 2, `resources: ${before.timers}, then ${after.timers}`);
+    const after = footprint();
+    const told = `before ${JSON.stringify(before)}, after ${JSON.stringify(after)}`;
+    t.diagnostic(told);
+    assert.ok(after.descriptors <= before.descriptors + 2, told);
+    assert.ok(after.resources <= before.resources + 2, told);
     assert.equal(after.listeners, before.listeners);
-    assert.ok(after.rss < before.rss + 64, `MiB resident: ${before.rss}, then ${after.rss}`);
+    assert.ok(after.rss < before.rss + (64 << 20), told);
+    assert.ok(after.heap < before.heap + (4 << 20), told);
     assert.equal(runningWorkers().length, 0);
   });
 });
@@ -168,7 +161,7 @@ describe("W6: bounded queues", () => {
     const alive = keys.find((key) => lanes.route(key).node !== stopped!.address);
     stopped!.pause();
     const tally = new Map<string, number>();
-    const before = process.memoryUsage.rss();
+    const before = footprint();
     let open = 0;
     for (let sent = 0; sent < CALLS; sent += 1) {
       open += 1;
@@ -185,7 +178,7 @@ describe("W6: bounded queues", () => {
     await until(() => open <= 10_000, { timeoutMs: 25_000, what });
     assert.equal(await lanes.set(alive!, "v"), true);
     assert.ok(open > 0, "the others were served while that queue was full");
-    const grown = (process.memoryUsage.rss() - before) / 2 ** 20;
+    const grown = (process.memoryUsage.rss() - before.rss) / 2 ** 20;
     t.diagnostic(`${JSON.stringify(Object.fromEntries(tally))}, ${grown.toFixed(0)} MiB more`);
     assert.ok(tally.get("KEYLANE_ERR_OVERLOADED")! > CALLS / 2, "most were refused");
     assert.ok(grown < 512, `${grown} MiB`);
@@ -193,6 +186,9 @@ describe("W6: bounded queues", () => {
     await until(() => open === 0, { timeoutMs: 20_000 });
     await until(async () => (await lanes.set(dead[0]!, "v").catch(() => false)) === true);
     assert.equal(lanes.stats().domains["all"]!.pending, 0);
+    const kept = footprint().heap - before.heap;
+    t.diagnostic(`${(kept / 2 ** 20).toFixed(1)} MiB of heap kept`);
+    assert.ok(kept < 16 << 20, `${kept} bytes of heap kept`);
   });
 });
 

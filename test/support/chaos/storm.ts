@@ -2,10 +2,8 @@
  * A storm: a rig, a client, mixed load and the actor together, for a given time; what came out as figures that a test can
  * assert and a person can read.
  */
-import { readdirSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
-import { setFlagsFromString } from "node:v8";
-import { runInNewContext } from "node:vm";
+import { type Footprint, footprint } from "../footprint.js";
 import { ChaosActor, type FaultRecord } from "./actor.js";
 import type { StormClient } from "./client.js";
 import type { CounterVerdict } from "./counters.js";
@@ -47,12 +45,6 @@ export interface FaultFigures {
   /** Failed operations on slots of the shard concerned, and on others. */
   readonly failures: Failure[];
   readonly strangers: Failure[];
-}
-
-/** Memory and descriptors of this process. */
-export interface Footprint {
-  readonly rss: number;
-  readonly descriptors: number;
 }
 
 export interface StormFigures {
@@ -157,11 +149,4 @@ async function finalValues(rig: RelayedCluster, tags: readonly Tag[]): Promise<M
     for (const key of [counter, scripted, multi]) finals.set(key, Number(await node.command("GET", key)));
   }
   return finals;
-}
-
-/** Memory after a full collection, and open descriptors. */
-export function footprint(): Footprint {
-  setFlagsFromString("--expose-gc");
-  (runInNewContext("gc") as () => void)();
-  return { rss: process.memoryUsage.rss(), descriptors: readdirSync("/proc/self/fd").length };
 }
