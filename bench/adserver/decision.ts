@@ -78,7 +78,8 @@ if (!isMainThread && (workerData as Partial<DeciderData> | null)?.handle !== und
     parentPort!.postMessage(value === undefined ? { n: ask.n, fault: String(reason) } : { n: ask.n, ad: value });
   };
   parentPort!.on("message", (ask: Ask | "close") => {
-    if (ask === "close") void lanes.close().then(() => parentPort!.close());
+    // What is not decided by now has been refused already.
+    if (ask === "close") void lanes.close({ timeoutMs: 100 }).then(() => parentPort!.close());
     else void answer(ask);
   });
   parentPort!.postMessage("ready");

@@ -19,6 +19,8 @@ const CYCLES = Number(process.env["KEYLANE_POOL_CYCLES"] ?? 12);
 
 /** A million by hand. */
 const CALLS = Number(process.env["KEYLANE_POOL_CALLS"] ?? 100_000);
+/** Calls that wait must not run out of time while the others are made. */
+const PATIENCE_MS = 25_000 + CALLS / 10;
 
 const single = (address: string, more: object = {}) => ({
   domains: { all: { prefixes: [""], nodes: [address], mode: "single" as const } },
@@ -153,7 +155,7 @@ describe("W6: bounded queues", () => {
       domains: { all: { prefixes: [""], nodes: cluster.value.seeds } },
       threads: 1,
       maxQueue: 10_000,
-      commandTimeoutMs: 30_000,
+      commandTimeoutMs: PATIENCE_MS + 5000,
     });
     const [stopped] = cluster.value.primaries;
     const keys = Array.from({ length: 1000 }, (_, at) => `k${at}`);
@@ -175,7 +177,7 @@ describe("W6: bounded queues", () => {
       if (sent % 20_000 === 0) await new Promise(setImmediate);
     }
     const what = "all that the node's queue does not hold is refused";
-    await until(() => open <= 10_000, { timeoutMs: 25_000, what });
+    await until(() => open <= 10_000, { timeoutMs: PATIENCE_MS, what });
     assert.equal(await lanes.set(alive!, "v"), true);
     assert.ok(open > 0, "the others were served while that queue was full");
     const grown = (process.memoryUsage.rss() - before.rss) / 2 ** 20;

@@ -34,13 +34,20 @@ export function runningWorkers(): Worker[] {
 /** Ends a thread. Resolves when it is gone. */
 export async function endWorker(worker: Worker, how: Way): Promise<void> {
   const gone = new Promise((resolve) => worker.once("exit", resolve));
-  if (how === "terminate") void worker.terminate();
-  else {
-    const channel = new BroadcastChannel(FAULTS);
-    channel.postMessage({ threadId: worker.threadId, how } satisfies Fault);
-    channel.close();
+  if (how === "terminate") {
+    void worker.terminate();
+    await gone;
+    return;
   }
+  const { threadId } = worker;
+  const channel = new BroadcastChannel(FAULTS);
+  const tell = (): void => channel.postMessage({ threadId, how } satisfies Fault);
+  tell();
+  // A thread that is just being started does not hear yet.
+  const again = setInterval(tell, 50);
   await gone;
+  clearInterval(again);
+  channel.close();
 }
 
 /** Has a thread stand still for a moment. Resolves when it does. */
