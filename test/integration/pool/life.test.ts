@@ -188,9 +188,10 @@ describe("W6: bounded queues", () => {
     await until(() => open === 0, { timeoutMs: 20_000 });
     await until(async () => (await lanes.set(dead[0]!, "v").catch(() => false)) === true);
     assert.equal(lanes.stats().domains["all"]!.pending, 0);
-    const kept = footprint().heap - before.heap;
-    t.diagnostic(`${(kept / 2 ** 20).toFixed(1)} MiB of heap kept`);
-    assert.ok(kept < 16 << 20, `${kept} bytes of heap kept`);
+    // Messages that were given away are let go in a later turn.
+    const kept = (): number => (footprint().heap - before.heap) / 2 ** 20;
+    await until(() => kept() < 16, { what: "the heap is as it was" });
+    t.diagnostic(`${kept().toFixed(1)} MiB of heap kept`);
   });
 });
 
