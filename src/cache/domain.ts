@@ -37,21 +37,22 @@ export class Domain {
 
   /** The hot path: a short string key, no limits of its own. */
   get(key: string): Promise<unknown> {
+    if (this.#cache !== null) return this.#cache.get(key);
     const replicas = this.#replicas;
     if (replicas !== null && replicas.active) {
       const read = replicas.read(key);
       if (read !== null) return read;
     }
-    return this.#cache === null ? this.#lane.get(key) : this.#cache.get(key);
+    return this.#lane.get(key);
   }
 
   /** Any other read of a value. `limits` are validated. */
   getWith(key: Key, limits: CallLimits): Promise<unknown> {
+    if (this.#cache !== null) return this.#cache.getAlone(key, limits);
     if (typeof key === "string" && this.#replicas?.active === true) {
       const read = this.#replicas.read(key, limits);
       if (read !== null) return read;
     }
-    if (this.#cache !== null) return this.#cache.getAlone(key, limits);
     return this.#lane.call(HEAD_GET, ownKey(key), null, null, limits);
   }
 

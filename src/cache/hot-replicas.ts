@@ -55,6 +55,7 @@ export function fenceOf(name: string): string {
 /** The copies of one key, as this thread uses them. */
 class Copies {
   readonly key: string;
+  readonly cached: boolean;
   readonly names: readonly string[];
   readonly homes: readonly number[];
   readonly slots: readonly number[];
@@ -63,8 +64,9 @@ class Copies {
   #rest = 0;
   #nextRest = FIRST_REST;
 
-  constructor({ key, replicas, homes }: HotEntry) {
+  constructor({ key, cached, replicas, homes }: HotEntry) {
     this.key = key;
+    this.cached = cached;
     this.names = replicas;
     this.homes = homes;
     this.slots = replicas.map((name) => native.slot(name));
@@ -106,10 +108,12 @@ class Copies {
     this.#shunned[at] = performance.now() + SHUN_MS;
   }
 
-  same({ replicas, homes }: HotEntry): boolean {
+  same({ cached, replicas, homes }: HotEntry): boolean {
     const { names } = this;
     return (
-      names.length === replicas.length && names.every((name, i) => name === replicas[i] && this.homes[i] === homes[i])
+      cached === this.cached &&
+      names.length === replicas.length &&
+      names.every((name, i) => name === replicas[i] && this.homes[i] === homes[i])
     );
   }
 }
@@ -145,13 +149,16 @@ export class HotReplicas implements WriteGate {
     return this.#any;
   }
 
-  /** Reads a key from one of its copies; null when the original is to be asked. */
-  read(key: string, limits: CallLimits = NO_LIMITS): Promise<unknown> | null {
+  /**
+   * Reads a key from one of its copies; null when the original is to be asked, as it always is for what can be cached. `counted`:
+   * that is a hit of the key.
+   */
+  read(key: string, limits: CallLimits = NO_LIMITS, counted = true): Promise<unknown> | null {
     const copies = this.#byKey.get(key);
-    if (copies === undefined) return null;
+    if (copies === undefined || copies.cached) return null;
     const at = copies.next();
     if (at === copies.names.length || !this.#mayRead(copies, at)) return null;
-    this.#hits?.add(key, 1);
+    if (counted) this.#hits?.add(key, 1);
     return this.#ask(copies, at, limits);
   }
 

@@ -35,6 +35,7 @@ import type { HotSet } from "../shared/hot-set.js";
 import type { HotShare } from "../shared/hot-share.js";
 import type { SharedRegion } from "../shared/region.js";
 import type { Key } from "../types.js";
+import type { HotReplicas } from "./hot-replicas.js";
 import { Load } from "./load.js";
 import type { LoadTarget } from "./load.js";
 import type { LocalCache } from "./local.js";
@@ -66,6 +67,7 @@ export class SharedCache implements LoadTarget {
   /** A hot key lives shorter than others, and is loaded anew before it ends, so that its hits never all miss at once. */
   readonly #hotTtlMs: number;
   readonly #hotRefreshMs: number;
+  #replicas: HotReplicas | null = null;
   #closed = false;
   readonly #forOthers: LoadTarget = {
     decode: () => undefined,
@@ -112,6 +114,11 @@ export class SharedCache implements LoadTarget {
     this.#outages = new Outages(stale);
   }
 
+  /** Has what cannot be cached read from its copies. */
+  spread(replicas: HotReplicas | null): void {
+    this.#replicas = replicas;
+  }
+
   /** The cached value, null when the key is known to be absent, undefined when it is not cached. Never waits. */
   peek(key: Key): unknown {
     if (typeof key === "string") {
@@ -139,7 +146,9 @@ export class SharedCache implements LoadTarget {
       const stale = this.#outages.any ? this.#staleDuring(key) : undefined;
       if (stale !== undefined) return Promise.resolve(stale);
     }
-    if (this.#bypasses(key)) return this.#lane.call(HEAD_GET, ownKey(key), null, null, limits);
+    if (this.#bypasses(key)) {
+      return this.#fromCopy(key, limits, true) ?? this.#lane.call(HEAD_GET, ownKey(key), null, null, limits);
+    }
     this.#hits?.add(key, 1);
     return this.#excuse(key, this.#loadAlone(key, limits, "load"));
   }
@@ -199,7 +208,7 @@ export class SharedCache implements LoadTarget {
       const stale = this.#staleDuring(key);
       if (stale !== undefined) return Promise.resolve(stale);
     }
-    if (this.#bypasses(key)) return this.#lane.get(key);
+    if (this.#bypasses(key)) return this.#fromCopy(key, NO_LIMITS, true) ?? this.#lane.get(key);
     this.#hits?.add(key, 1);
     return this.#excuse(key, this.#flights.get(key));
   }
@@ -288,8 +297,27 @@ export class SharedCache implements LoadTarget {
     }
     const { words, clock } = this.#region;
     const watched = this.policy.staleIfErrorMs > 0 || cacheChannel.hasSubscribers;
-    const load = new Load(this, owned, ticket, words[clock]!);
-    this.#lane.load(load, limits, watched ? this.#watch(key, kind, settle) : settle);
+    const done = watched ? this.#watch(key, kind, settle) : settle;
+    const copy = this.#fromCopy(key, limits, false);
+    if (copy === null) this.#lane.load(new Load(this, owned, ticket, words[clock]!), limits, done);
+    else void this.#settleBy(copy, done);
+  }
+
+  /** The value from one of its copies, where a hot key has some because it cannot be cached. */
+  #fromCopy(key: Key, limits: CallLimits, counted: boolean): Promise<unknown> | null {
+    const replicas = this.#replicas;
+    if (typeof key !== "string" || replicas === null || this.#closed || !replicas.active) return null;
+    return replicas.read(key, limits, counted);
+  }
+
+  async #settleBy(copy: Promise<unknown>, settle: Settle): Promise<void> {
+    try {
+      const value = await copy;
+      share(value, this.#codec);
+      settle(value);
+    } catch (error) {
+      settle(Promise.reject(error as Error));
+    }
   }
 
   /** Notes how a load ends, for those who want to know. */

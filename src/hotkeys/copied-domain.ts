@@ -45,7 +45,7 @@ export interface ReplicaNames {
   readonly homes: readonly number[];
 }
 
-const NO_NAMES: ReplicaNames = { replicas: [], homes: [] };
+export const NO_NAMES: ReplicaNames = { replicas: [], homes: [] };
 
 export class CopiedDomain implements CopiesDomain, Watcher {
   readonly #config: LaneConfig;
@@ -67,6 +67,8 @@ export class CopiedDomain implements CopiesDomain, Watcher {
   #reopenAt = 0;
   /** Version of the topology that was looked at last, and its primaries. */
   #version = 0;
+  /** The version that copies were last told of. */
+  #settled = 0;
   #primaries: readonly number[] = [];
   #timer: NodeJS.Timeout | null = null;
 
@@ -86,7 +88,7 @@ export class CopiedDomain implements CopiesDomain, Watcher {
       known.resize(count);
       return;
     }
-    if (this.#ended || this.#refused || this.#config.mode !== "cluster" || stemOf(key, this.#router) === null) return;
+    if (!this.#mayCopy(key)) return;
     const copies = new KeyCopies(key, count, this);
     this.#keys.set(key, copies);
     this.#timer ??= setInterval(() => this.#beat(), BEAT_MS).unref();
@@ -107,7 +109,8 @@ export class CopiedDomain implements CopiesDomain, Watcher {
   }
 
   async releaseAll(): Promise<void> {
-    await Promise.all([...this.#keys.keys()].map((key) => this.release(key)));
+    const leaving = [...this.#leaving].map((copies) => copies.end());
+    await Promise.all([...leaving, ...[...this.#keys.keys()].map((key) => this.release(key))]);
   }
 
   /** Names that are none of a copy of this key are left out: they would be dropped at the next write. */
@@ -125,8 +128,7 @@ export class CopiedDomain implements CopiesDomain, Watcher {
 
   of(key: string): ReplicaNames {
     const adopted = this.#adopted.get(key) ?? NO_NAMES;
-    const places = [...this.#leaving].filter((copies) => copies.key === key).flatMap((copies) => copies.places);
-    places.push(...(this.#keys.get(key)?.places ?? []));
+    const places = this.#placesOf(key);
     if (places.length === 0) return adopted;
     return {
       replicas: [...places.map(({ name }) => name), ...adopted.replicas],
@@ -135,7 +137,18 @@ export class CopiedDomain implements CopiesDomain, Watcher {
   }
 
   made(key: string): readonly string[] {
-    return this.#keys.get(key)?.places.map(({ name }) => name) ?? [];
+    return this.#placesOf(key).map(({ name }) => name);
+  }
+
+  most(key: string): number {
+    if (!this.#mayCopy(key)) return 0;
+    this.#look();
+    return Math.max(0, this.#primaries.length - 1);
+  }
+
+  /** Whether there are copies to be given up. */
+  get any(): boolean {
+    return this.#keys.size > 0 || this.#leaving.size > 0;
   }
 
   bytesOf(key: string): number | null {
@@ -191,6 +204,7 @@ export class CopiedDomain implements CopiesDomain, Watcher {
 
   shaken(): void {
     if (!this.#opened || this.#ended) return;
+    this.#settled = this.#topology.version;
     this.#look();
     for (const copies of this.#keys.values()) copies.stir();
   }
@@ -239,13 +253,25 @@ export class CopiedDomain implements CopiesDomain, Watcher {
       if (this.#watch === null && now >= this.#reopenAt && this.#keys.size > 0) void this.#open();
       return;
     }
-    if (this.#topology.version !== this.#version) this.shaken();
+    if (this.#topology.version !== this.#settled) this.shaken();
     const watch = this.#watch!;
     for (const copies of this.#keys.values()) {
       if (!copies.places.every(({ home }) => watch.usable(home, now))) copies.stir();
       else copies.beat(now);
       for (const { home } of copies.places) watch.ask(home);
     }
+  }
+
+  #mayCopy(key: string): boolean {
+    if (this.#ended || this.#refused || this.#config.mode !== "cluster") return false;
+    return stemOf(key, this.#router) !== null;
+  }
+
+  /** Places of a key's copies, and of those being given up. */
+  #placesOf(key: string): readonly Place[] {
+    const kept = this.#keys.get(key)?.places ?? [];
+    if (this.#leaving.size === 0) return kept;
+    return [...this.#leaving].flatMap((copies) => (copies.key === key ? copies.places : [])).concat(kept);
   }
 
   #look(): void {

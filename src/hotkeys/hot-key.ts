@@ -30,11 +30,10 @@ export class HotKey {
   calm = 0;
   /** Bytes of its value when it became hot; null before it was asked for, -1 when that is not known. */
   valueBytes: number | null = null;
-  /** Full names of the copies of its value, and the nodes (by index in the topology) they were put on. */
+  /** Full names of the copies of its value, as they were published last. */
   replicas: readonly string[] = [];
-  homes: readonly number[] = [];
-  /** This process made them. */
-  copied = false;
+  /** Copies that this process was asked to make. */
+  copies = 0;
 
   constructor(id: string, key: string, domain: number, actable: boolean, now: number) {
     this.id = id;

@@ -14,6 +14,7 @@ import { HotLoop } from "./loop.js";
 import type { HotKeysListener } from "./loop.js";
 import type { HotKeysPolicy } from "./policy.js";
 import type { HotKeySource } from "./sources/source.js";
+import { Replicas } from "./replicas.js";
 import type { HotKeyInfo, HotKeysStats, PinOptions, TopKey } from "./types.js";
 
 /** Names of replicas are kept in memory for every key. */
@@ -29,6 +30,8 @@ export interface HotKeysParts {
   readonly domains: readonly Domain[];
   readonly router: Router;
   readonly listener: HotKeysListener;
+  /** Hears why keys of a domain cannot be copied. */
+  readonly degraded: (domain: string, reason: string) => void;
 }
 
 export class HotKeys {
@@ -43,7 +46,7 @@ export class HotKeys {
   #trouble: Error | null = null;
 
   /** Made by `open`. */
-  constructor({ policy, share, governs, domains, router, listener }: HotKeysParts) {
+  constructor({ policy, share, governs, domains, router, listener, degraded }: HotKeysParts) {
     this.#policy = policy;
     this.#share = share;
     this.#domains = domains;
@@ -56,7 +59,10 @@ export class HotKeys {
     const detector = counts === null ? null : new Detector(counts.session, (key) => router.domain(key));
     // Its calls are made also when those of callers are refused.
     const own = domains.map(({ lane, cache }) => new Domain(lane, cache));
-    this.#loop = new HotLoop(policy, own, set, detector, listener);
+    const loop = new HotLoop(policy, own, set, detector, listener);
+    const lanes = domains.map(({ lane }) => lane);
+    loop.act(new Replicas(lanes, router, { publish: () => loop.publish(), degraded }));
+    this.#loop = loop;
   }
 
   /** The hot keys of this process and those that others told it of, the most used first; at most 1,000. O(keys). */

@@ -1,29 +1,33 @@
 /**
  * The loop of hot keys: every window it reads what is used most, has the governor decide, and acts — publishes the hot set to all
- * threads, asks for copies, tells the other processes. The invariant: what is undone is undone in the order in which nobody can
- * miss it: first the hot set is without the key, then its copies go, then others are told.
+ * threads, asks for copies, tells the other processes. The invariant: whoever may read a copy can drop it. So copies are in the
+ * hot set before they are filled and until they are gone, and other processes hear of them only after that.
  */
 import type { Domain } from "../cache/domain.js";
 import { INTEGER_SHAPE } from "../lane/replies.js";
 import { HEAD_UNCOUNTED, headOf } from "../lane/op.js";
 import { MERGE_MS } from "../native/hits-types.js";
 import { Opcode } from "../native/types.js";
-import type { HotSet } from "../shared/hot-set.js";
-import { NO_COPIES } from "./actions.js";
-import type { Copies, HotActions } from "./actions.js";
+import type { HotEntry, HotSet } from "../shared/hot-set.js";
 import type { Detector, HotRow } from "./detector.js";
 import { Governor } from "./governor.js";
 import type { HotKey } from "./hot-key.js";
 import { Plans, byRate } from "./plans.js";
 import type { HotKeysPolicy } from "./policy.js";
+import { NO_NAMES } from "./replicas.js";
+import type { Replicas } from "./replicas.js";
 import type { HotKeySource, SharedHotKey } from "./sources/source.js";
 import type { HotKeyEvent, HotKeyInfo, HotKeyRecoveredEvent, HotLevel } from "./types.js";
 
 /** Rows read in a window. */
 const MAX_ROWS = 1000;
-/** Distance of attempts to copy a key, in milliseconds. */
-const RETRY_MS = 1000;
 const HEAD_STRLEN = headOf(Opcode.GENERIC, 1, true) | HEAD_UNCOUNTED;
+
+/** What the loop needs of `Replicas`. */
+export type LoopReplicas = Pick<
+  Replicas,
+  "adopt" | "any" | "close" | "destroy" | "made" | "most" | "of" | "release" | "want"
+>;
 
 /** Who hears of hot keys. */
 export interface HotKeysListener {
@@ -39,18 +43,16 @@ export class HotLoop {
   readonly #listener: HotKeysListener;
   readonly #governor: Governor;
   readonly #plans: Plans;
-  #actions: HotActions | null = null;
+  #replicas: LoopReplicas | null = null;
   #source: HotKeySource | null = null;
   #timer: NodeJS.Timeout | null = null;
-  /** Keys whose copies are being made, and when one may be tried again. */
-  readonly #making = new Set<HotKey>();
-  readonly #retryAt = new Map<HotKey, number>();
   /** Keys that are followed no more, until their copies are gone. */
-  readonly #leaving = new Map<HotKey, Promise<void>>();
+  readonly #leaving = new Set<HotKey>();
   /** Keys in the hot set that was published last. */
   #published: ReadonlyMap<string, HotKey> = new Map();
   #stale = false;
   #stopped = false;
+  #ended = false;
   /** When the last window was. */
   #now = 0;
   readonly counts = { reported: 0, recovered: 0 };
@@ -76,9 +78,9 @@ export class HotLoop {
   }
 
   /** Gives the loop the means to copy keys; before `start`. */
-  act(actions: HotActions): void {
-    this.#actions = actions;
-    this.#plans.most = (domain) => actions.most(domain);
+  act(replicas: LoopReplicas): void {
+    this.#replicas = replicas;
+    this.#plans.most = (domain, key) => replicas.most(domain, key);
   }
 
   /** Has it tell other processes and hear them; before `start`. `trouble` hears when that fails, and (null) works again. */
@@ -102,8 +104,9 @@ export class HotLoop {
       const rows = detector.top(MAX_ROWS, this.#governor.least);
       this.#governor.observe(now, rows, rows.length < MAX_ROWS);
     }
-    if (this.#actions !== null) for (const key of this.#governor.keys()) this.#replicate(key, now);
-    if (this.#stale) this.#publish();
+    const replicas = this.#replicas;
+    if (replicas !== null) for (const key of this.#governor.keys()) this.#replicate(key, replicas);
+    if (this.#stale) this.publish();
   }
 
   /** Operations counted in all threads. */
@@ -127,18 +130,18 @@ export class HotLoop {
 
   pin(key: string, domain: number, copies: number): void {
     this.#governor.pin(key, domain, copies, performance.now());
-    this.#publish();
+    this.publish();
   }
 
   unpin(key: string): boolean {
     const was = this.#governor.unpin(key, performance.now());
-    if (this.#stale) this.#publish();
+    if (this.#stale) this.publish();
     return was;
   }
 
   /** Whether there is anything to be undone that outlives this process. */
   get acting(): boolean {
-    return this.#source !== null || this.#leaving.size > 0 || [...this.#governor.keys()].some(({ copied }) => copied);
+    return this.#source !== null || this.#replicas?.any === true;
   }
 
   /** Undoes what was done and tells the others, within the time. */
@@ -146,11 +149,9 @@ export class HotLoop {
     if (this.#timer !== null) clearInterval(this.#timer);
     this.#timer = null;
     const until = performance.now() + withinMs;
+    await this.#replicas?.close(withinMs);
     this.#stopped = true;
-    this.#publish();
-    const copied = [...this.#governor.keys()].filter((key) => key.copied);
-    for (const key of copied) this.#release(key);
-    await Promise.race([Promise.all(this.#leaving.values()), late(until - performance.now())]);
+    this.publish();
     await this.#source?.stop(Math.max(0, until - performance.now()));
   }
 
@@ -159,6 +160,9 @@ export class HotLoop {
     if (this.#timer !== null) clearInterval(this.#timer);
     this.#timer = null;
     void this.#source?.stop(0);
+    if (!this.#stopped && !this.#ended) this.#set.publish([]);
+    this.#ended = true;
+    this.#replicas?.destroy();
   }
 
   // ── what the governor tells ──────────────────────────────────────────────────────────────────────────────────────
@@ -185,14 +189,14 @@ export class HotLoop {
 
   #left(key: HotKey): void {
     this.#stale = true;
-    this.#retryAt.delete(key);
+    this.#replicas?.adopt(key.domain, key.key, []);
     this.#release(key);
   }
 
   #told(others: readonly SharedHotKey[]): void {
     const domainOf = (name: string): number => this.#domains.findIndex((domain) => domain.name === name);
     if (!this.#governor.told(others, domainOf, performance.now())) return;
-    this.#publish();
+    this.publish();
   }
 
   // ── acting ───────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -210,70 +214,57 @@ export class HotLoop {
     }
   }
 
-  /** Adopts what others have copied, else has as many copies made as are wanted; they only become fewer when all go. */
-  #replicate(key: HotKey, now: number): void {
-    const actions = this.#actions!;
+  /**
+   * Uses what others have copied, else has as many copies made as are wanted; they only become fewer when all go. When two
+   * processes have begun at once, the one whose names come first keeps its copies.
+   */
+  #replicate(key: HotKey, replicas: LoopReplicas): void {
+    const { domain } = key;
     const theirs = key.remote?.replicas ?? [];
-    if (theirs.length > 0 && !key.copied) {
-      if (theirs.join() !== key.replicas.join()) this.#has(key, actions.adopt(key.domain, theirs));
-      return;
+    replicas.adopt(domain, key.key, theirs);
+    if (theirs.length > 0) {
+      const [mine] = replicas.made(domain, key.key);
+      if (mine === undefined || mine > theirs[0]!) {
+        this.#release(key);
+        return;
+      }
     }
-    if (!key.copied && key.replicas.length > 0) this.#has(key, NO_COPIES);
-    const wanted = Math.max(this.#plans.copiesOf(key), key.replicas.length);
-    const enough = key.replicas.length >= wanted && !actions.outdated(key.key, key.domain, key);
-    if (enough || this.#making.has(key) || (this.#retryAt.get(key) ?? 0) > now) return;
-    void this.#copy(key, wanted, now);
+    const wanted = this.#plans.copiesOf(key);
+    if (wanted <= key.copies) return;
+    key.copies = wanted;
+    replicas.want(domain, key.key, wanted);
   }
 
-  async #copy(key: HotKey, count: number, now: number): Promise<void> {
-    const actions = this.#actions!;
-    this.#making.add(key);
-    this.#retryAt.set(key, now + RETRY_MS);
-    try {
-      const copies = await actions.replicate(key.key, key.domain, count, key);
-      key.copied = copies.replicas.length > 0;
-      this.#has(key, copies);
-    } catch {
-      // It is tried again as long as the key is hot.
-    }
-    this.#making.delete(key);
-    // It cooled meanwhile.
-    if (this.#governor.find(key.id) !== key) this.#release(key);
-  }
-
-  #has(key: HotKey, { replicas, homes }: Copies): void {
-    key.replicas = replicas;
-    key.homes = homes;
-    this.#stale = true;
-  }
-
-  /** Removes the copies that this process made, once no thread knows of them. */
+  /** Gives up the copies that this process made; they stay in the hot set until they are gone. */
   #release(key: HotKey): void {
-    const actions = this.#actions;
-    if (actions === null || !key.copied || this.#making.has(key)) return;
-    key.copied = false;
-    // Others are told of the copies until they are gone.
-    this.#leaving.set(key, Promise.resolve());
-    if (this.#stale) this.#publish();
-    const { replicas, homes } = key;
-    const released = actions.release(key.key, key.domain, { replicas, homes }).then(() => {
-      this.#leaving.delete(key);
-      return this.#tell();
-    });
-    this.#leaving.set(key, released);
+    if (key.copies === 0) return;
+    key.copies = 0;
+    this.#leaving.add(key);
+    void this.#gone(key);
+  }
+
+  async #gone(key: HotKey): Promise<void> {
+    await this.#replicas!.release(key.domain, key.key);
+    this.#leaving.delete(key);
   }
 
   /** Publishes the hot set, and drops from the cache what is no longer in it. */
-  #publish(): void {
+  publish(): void {
+    if (this.#ended) return;
     this.#stale = false;
     const keys = this.#stopped ? [] : byRate(this.#governor.keys()).filter((key) => key.actable);
-    this.#set.publish(
-      keys.map((key) => {
-        const { domain, replicas, homes } = key;
-        return { key: key.key, domain, cached: this.#plans.isCached(key), replicas, homes };
-      }),
-    );
     const published = new Map(keys.map((key) => [key.id, key]));
+    const leaving = [...this.#leaving].filter((key) => !published.has(key.id));
+    const entries: HotEntry[] = [];
+    for (const key of [...keys, ...leaving]) {
+      const followed = published.has(key.id);
+      const { replicas, homes } = this.#replicas?.of(key.domain, key.key) ?? NO_NAMES;
+      key.replicas = replicas;
+      if (!followed && replicas.length === 0) continue;
+      const cached = followed && this.#plans.isCached(key);
+      entries.push({ key: key.key, domain: key.domain, cached, replicas, homes });
+    }
+    this.#set.publish(entries);
     for (const [id, { domain, key }] of this.#published) {
       const { cache } = this.#domains[domain]!;
       if (!published.has(id) && cache?.policy.mode === "hot") cache.invalidate(key);
@@ -286,19 +277,15 @@ export class HotLoop {
   #tell(): void {
     if (this.#source === null) return;
     const told = [...this.#governor.keys()].filter((key) => key.actable && (key.own || key.pinned !== null));
-    const entries = [...told, ...this.#leaving.keys()].map((key): SharedHotKey => ({
+    const madeOf = ({ domain, key }: HotKey): readonly string[] => this.#replicas?.made(domain, key) ?? [];
+    const leaving = [...this.#leaving].filter((key) => !told.includes(key) && madeOf(key).length > 0);
+    const entries = [...told, ...leaving].map((key): SharedHotKey => ({
       domain: this.#domains[key.domain]!.name,
       key: key.key,
       level: key.level,
       rate: key.rate,
-      replicas: key.copied || this.#leaving.has(key) ? key.replicas : [],
+      replicas: madeOf(key),
     }));
     this.#source.publish(entries);
   }
-}
-
-function late(ms: number): Promise<void> {
-  return new Promise((resolve) => {
-    setTimeout(resolve, Math.max(0, ms)).unref();
-  });
 }

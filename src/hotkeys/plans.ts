@@ -11,8 +11,8 @@ const BIG_BYTES = 64 << 10;
 const SPARE = 1.5;
 
 export class Plans {
-  /** Most copies that a key of a domain can have. */
-  most: (domain: number) => number = () => 0;
+  /** Most copies that a key can have. */
+  most: (domain: number, key: string) => number = () => 0;
   readonly #policy: HotKeysPolicy;
   readonly #domains: readonly Domain[];
 
@@ -40,7 +40,7 @@ export class Plans {
     const { replicas, nodeLimit } = this.#policy.rules[key.domain]!;
     const spread = replicas && key.own && key.level === "critical" && !this.isCached(key);
     const needed = spread ? Math.ceil((key.rate / nodeLimit) * SPARE) : 0;
-    return Math.min(this.most(key.domain), Math.max(needed, key.pinned ?? 0));
+    return Math.min(this.most(key.domain, key.key), Math.max(needed, key.pinned ?? 0));
   }
 
   actionOf(key: HotKey): HotAction {

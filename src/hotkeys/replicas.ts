@@ -8,6 +8,7 @@ import { CopiedDomain } from "./copied-domain.js";
 import type { ReplicaDomain, ReplicaNames, ReplicasListener } from "./copied-domain.js";
 import { Places } from "./places.js";
 
+export { NO_NAMES } from "./copied-domain.js";
 export type { ReplicaDomain, ReplicaNames, ReplicasListener } from "./copied-domain.js";
 
 export class Replicas {
@@ -45,6 +46,16 @@ export class Replicas {
   /** The copies that this process made and keeps, for others to adopt. */
   made(domain: number, key: string): readonly string[] {
     return this.#domains[domain]!.made(key);
+  }
+
+  /** Most copies that a key can have: one on each primary but its own; 0 where none are made. */
+  most(domain: number, key: string): number {
+    return this.#domains[domain]!.most(key);
+  }
+
+  /** Whether there are copies of this process's making. */
+  get any(): boolean {
+    return this.#domains.some(({ any }) => any);
   }
 
   /** Bytes of a wanted key's value when it was last read; null when it is absent, no string, or was not read. */

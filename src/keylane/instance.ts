@@ -98,8 +98,10 @@ export class Instance {
     const domains = lanes.map((lane, index) => {
       const share = shares[index] ?? null;
       const replicas = share === null ? null : new HotReplicas(share.set, lane, share.counts);
+      const cache = this.store?.caches[index] ?? null;
       lane.gate = replicas;
-      return new Domain(lane, this.store?.caches[index] ?? null, replicas);
+      cache?.spread(replicas);
+      return new Domain(lane, cache, replicas);
     });
     const router = new Router(resolved.prefixes, resolved.fallback);
     const calls = new Calls(router, domains);
@@ -119,6 +121,7 @@ export class Instance {
       domains,
       router,
       listener: told.hotKeys,
+      degraded: told.degraded,
     });
     if (client === null || board === null) return;
     if (pool !== null) this.#guest = new PoolGuest(pool.port, client);

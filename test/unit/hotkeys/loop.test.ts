@@ -3,10 +3,9 @@ import assert from "node:assert/strict";
 import { beforeEach, describe, it } from "node:test";
 
 import type { Domain } from "#dist/cache/domain.js";
-import { NO_COPIES } from "#dist/hotkeys/actions.js";
-import type { Copies, HotActions } from "#dist/hotkeys/actions.js";
 import type { Detector, HotRow } from "#dist/hotkeys/detector.js";
 import { HotLoop } from "#dist/hotkeys/loop.js";
+import type { LoopReplicas } from "#dist/hotkeys/loop.js";
 import type { SharedHotKey } from "#dist/hotkeys/sources/source.js";
 import { HotSet } from "#dist/shared/hot-set.js";
 
@@ -18,9 +17,9 @@ let rows: HotRow[] = [];
 let set = new HotSet();
 let loop = make();
 let now = 0;
-/** Copies of keys, as the servers would have them. */
 let most = 2;
-let refuse = false;
+/** What giving copies up waits for. */
+let gone: Promise<void> = Promise.resolve();
 let say: (others: readonly SharedHotKey[]) => void = () => {};
 
 /** A domain without a cache, whose values are 10 bytes. */
@@ -31,21 +30,61 @@ function domainOf(name: string): Domain {
 
 const inSet = (): string[] => [...set.entries()].map(({ key, replicas }) => [key, ...replicas].join("+"));
 
-const actions: HotActions = {
-  most: () => most,
-  replicate: (key, _, count, made) => {
-    log.push(`replicate ${key} ${made.replicas.length}→${count}`);
-    if (refuse) return Promise.reject(new Error("no"));
-    const replicas = Array.from({ length: count }, (__, at) => `${key}#${at}`);
-    return Promise.resolve({ replicas, homes: replicas.map((__, at) => at) } satisfies Copies);
-  },
-  outdated: () => false,
-  adopt: (_, replicas) => ({ replicas, homes: replicas.map(() => 7) }),
-  release: (_, __, { replicas }) => {
-    log.push(`release ${replicas.join()} while the set is [${inSet().join()}]`);
-    return Promise.resolve();
-  },
-};
+/** Copies `key#0` … that are there in the next turn, and those of others. */
+class Copies implements LoopReplicas {
+  readonly own = new Map<string, readonly string[]>();
+  readonly theirs = new Map<string, readonly string[]>();
+
+  most(): number {
+    return most;
+  }
+
+  get any(): boolean {
+    return this.own.size > 0;
+  }
+
+  want(_: number, key: string, count: number): void {
+    log.push(`want ${key} ${count}`);
+    queueMicrotask(() => {
+      this.own.set(
+        key,
+        Array.from({ length: count }, (__, at) => `${key}#${at}`),
+      );
+      loop.publish();
+    });
+  }
+
+  async release(_: number, key: string): Promise<void> {
+    log.push(`release ${key} while the set is [${inSet().join()}]`);
+    await gone;
+    this.own.delete(key);
+    loop.publish();
+  }
+
+  adopt(_: number, key: string, names: readonly string[]): void {
+    if (names.join() === (this.theirs.get(key) ?? []).join()) return;
+    this.theirs.set(key, names);
+    loop.publish();
+  }
+
+  of(_: number, key: string): ReturnType<LoopReplicas["of"]> {
+    const replicas = [...this.made(0, key), ...(this.theirs.get(key) ?? [])];
+    return { replicas, homes: replicas.map(() => 7) };
+  }
+
+  made(_: number, key: string): readonly string[] {
+    return this.own.get(key) ?? [];
+  }
+
+  async close(): Promise<void> {
+    await Promise.all([...this.own.keys()].map((key) => this.release(0, key)));
+    log.push("closed");
+  }
+
+  destroy(): void {
+    log.push("destroyed");
+  }
+}
 
 function make(): HotLoop {
   const detector = { merge: () => true, top: () => rows, hits: 0 } as unknown as Detector;
@@ -63,10 +102,10 @@ beforeEach(async () => {
   rows = [];
   now = 0;
   most = 2;
-  refuse = false;
+  gone = Promise.resolve();
   set = new HotSet();
   loop = make();
-  loop.act(actions);
+  loop.act(new Copies());
   await loop.join(
     {
       name: "test",
@@ -105,20 +144,20 @@ async function windows(count: number, rates: Record<string, number>): Promise<st
   return log.splice(0);
 }
 
-const tries = (lines: string[]): number => lines.filter((line) => line.startsWith("replicate")).length;
+const tries = (lines: string[]): number => lines.filter((line) => line.startsWith("want")).length;
 
 describe("the loop of hot keys", () => {
   it("copies what is critical, as often as its rate asks for, and undoes it in order", async () => {
     assert.deepEqual(await windows(1, { k: 6000 }), ["hot k warn none 10.0.0.1:7001", "told [k warn]"]);
     assert.deepEqual(await windows(2, { k: 30_000 }), [
       "hot k critical replicas 10.0.0.1:7001",
-      "replicate k 0→1",
+      "want k 1",
       "told [k critical]",
       "told [k critical k#0]",
     ]);
     assert.deepEqual(inSet(), ["k+k#0"]);
     const more = await windows(15, { k: 60_000 });
-    assert.deepEqual(more, ["replicate k 1→2", "told [k critical k#0+k#1]"], "within the second, then no more");
+    assert.deepEqual(more, ["want k 2", "told [k critical k#0+k#1]"], "then no more");
     assert.deepEqual(await windows(20, { k: 300_000 }), [], "there are no more primaries");
     assert.deepEqual(await windows(20, { k: 25_000 }), [], "fewer come only when all go");
     const info = loop.list(now)[0]!;
@@ -127,23 +166,26 @@ describe("the loop of hot keys", () => {
     const recovered = end.filter((line) => line.startsWith("recovered"));
     assert.equal(recovered.length, 1);
     assert.match(recovered[0]!, /^recovered k critical replicas \d+$/);
-    assert.deepEqual(end.filter((line) => !line.startsWith("recovered")).slice(-3), [
-      "told [k critical k#0+k#1]",
-      "release k#0,k#1 while the set is []",
-      "told []",
-    ]);
+    assert.deepEqual(
+      end.filter((line) => !line.startsWith("recovered")),
+      ["release k while the set is [k+k#0+k#1]", "told [k critical k#0+k#1]", "told []"],
+    );
     assert.deepEqual(loop.list(now), []);
     assert.equal(loop.acting, true, "a source must be left");
   });
 
-  it("tries again after a second when copies cannot be made", async () => {
-    refuse = true;
-    assert.equal(tries(await windows(1, { k: 30_000 })), 1);
-    assert.equal(tries(await windows(10, { k: 30_000 })), 1);
-    refuse = false;
-    assert.equal(tries(await windows(10, { k: 30_000 })), 1);
-    assert.equal(tries(await windows(10, { k: 30_000 })), 0);
-    assert.deepEqual(inSet(), ["k+k#0"]);
+  it("two processes that began at once: one of them gives its copies up for the other's", async () => {
+    const theirs = { domain: "d", key: "k", level: "critical", rate: 40_000 } as const;
+    await windows(2, { k: 30_000 });
+    say([{ ...theirs, replicas: ["k*1"] }]);
+    const kept = await windows(2, { k: 30_000 });
+    assert.ok(!kept.some((line) => line.startsWith("release")), kept.join("; "));
+    assert.deepEqual(inSet(), ["k+k#0+k*1"], "both are read, and dropped, until the other has heard");
+    say([{ ...theirs, replicas: ["k!1"] }]);
+    const given = await windows(2, { k: 30_000 });
+    assert.ok(given.includes("release k while the set is [k+k#0+k!1]"), given.join("; "));
+    assert.deepEqual(inSet(), ["k+k!1"]);
+    assert.equal(tries(await windows(5, { k: 30_000 })), 0);
   });
 
   it("reads another process's copies and makes none of its own, as long as there are some", async () => {
@@ -152,36 +194,40 @@ describe("the loop of hot keys", () => {
     await windows(1, {});
     assert.deepEqual(inSet(), ["k+k*1"]);
     assert.equal(loop.list(now)[0]?.remote, true);
-    assert.equal((await windows(20, { k: 30_000 })).filter((line) => line.startsWith("replicate")).length, 0);
+    assert.equal((await windows(20, { k: 30_000 })).filter((line) => line.startsWith("want")).length, 0);
     assert.deepEqual(inSet(), ["k+k*1"]);
     say([]);
     const lines = await windows(2, { k: 30_000 });
-    assert.ok(lines.includes("replicate k 0→1"), lines.join("; "));
+    assert.ok(lines.includes("want k 1"), lines.join("; "));
     assert.deepEqual(inSet(), ["k+k#0"]);
   });
 
-  it("copies of a key that cooled while they were made are removed", async () => {
-    let done!: (copies: Copies) => void;
-    loop.act({ ...actions, replicate: () => new Promise((resolve) => (done = resolve)) });
-    await windows(1, { k: 30_000 });
+  it("copies that take long to go stay in the set, and are told, until they are gone", async () => {
+    let go!: () => void;
+    await windows(2, { k: 30_000 });
+    gone = new Promise((resolve) => {
+      go = resolve;
+    });
     await windows(70, {});
-    assert.deepEqual(inSet(), []);
-    done({ replicas: ["late"], homes: [1] });
-    await windows(1, {});
-    assert.deepEqual(inSet(), []);
-    loop.act(actions);
-    done(NO_COPIES);
-    assert.deepEqual(await windows(1, {}), []);
+    assert.deepEqual(loop.list(now), []);
+    assert.deepEqual(inSet(), ["k+k#0"]);
+    assert.equal([...set.entries()][0]!.cached, false);
+    await windows(2, { other: 6000 });
+    assert.deepEqual(inSet(), ["other", "k+k#0"]);
+    go();
+    const lines = await windows(1, { other: 6000 });
+    assert.equal(lines.at(-1), "told [other warn]");
+    assert.deepEqual(inSet(), ["other"]);
   });
 
   it("pins with copies, and takes them back", async () => {
     loop.pin("p", 0, 2);
     const pinned = await windows(2, {});
-    assert.ok(pinned.includes("replicate p 0→2"));
+    assert.ok(pinned.includes("want p 2"));
     assert.deepEqual(inSet(), ["p+p#0+p#1"]);
     assert.equal(loop.unpin("p"), true);
     await new Promise(setImmediate);
-    assert.deepEqual(log.splice(0).slice(-2), ["release p#0,p#1 while the set is []", "told []"]);
+    assert.deepEqual(log.splice(0).slice(-2), ["told [p warn p#0+p#1]", "told []"]);
   });
 
   it("stops: the set is empty, copies are gone, then the source is left", async () => {
@@ -189,6 +235,12 @@ describe("the loop of hot keys", () => {
     log = [];
     await loop.stop(1000);
     assert.deepEqual(inSet(), []);
-    assert.deepEqual(log, ["told [k critical k#0]", "release k#0 while the set is []", "told [k critical]", "stopped"]);
+    assert.deepEqual(log, [
+      "release k while the set is [k+k#0]",
+      "told [k critical]",
+      "closed",
+      "told [k critical]",
+      "stopped",
+    ]);
   });
 });
