@@ -14,12 +14,13 @@ function scriptOf(source: string): CapScript {
   return { source, sha: createHash("sha1").update(source).digest("hex") };
 }
 
+const CLOCK = read("clock.lua");
 const WINDOWS = read("windows.lua");
 
 /** check, take, reserve, commit */
-export const DECIDE = scriptOf(WINDOWS + read("decide.lua"));
+export const DECIDE = scriptOf(CLOCK + read("quick.lua") + WINDOWS + read("decide.lua"));
 /** refund, release */
-export const UNDO = scriptOf(WINDOWS + read("undo.lua"));
+export const UNDO = scriptOf(CLOCK + WINDOWS + read("undo.lua"));
 /** takeKey */
 export const KEY = scriptOf(read("key.lua"));
 

@@ -12,10 +12,6 @@
 
 local SUB_BUCKETS = 60
 
-local key = KEYS[1]
-local clock = redis.call('TIME')
-local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
-
 -- The server's time as replies tell it: two integers of 32 bits.
 local function timed(status)
   return { status, math.floor(now / 1000000), now % 1000000 }
