@@ -23,6 +23,19 @@ async function persist<T>(call: () => Promise<T>): Promise<{ answer: T; failures
   }
 }
 
+/** Ends the workers one after the other, each in another way, while `work` lasts. */
+async function whileDying<T>(work: Promise<T>): Promise<T> {
+  const state = { over: false };
+  const done = work.finally(() => {
+    state.over = true;
+  });
+  for (let at = 0; !state.over && at < WAYS.length; at += 1) {
+    const worker = await until(() => runningWorkers()[0]);
+    await endWorker(worker, WAYS[at]!);
+  }
+  return done;
+}
+
 describe("threads: 2, workers die", () => {
   const c3 = useC3();
   const open = (more: object): Promise<Keylane> =>
@@ -35,17 +48,6 @@ describe("threads: 2, workers die", () => {
       commandTimeoutMs: 5000,
       ...more,
     } as OpenOptions) as unknown as Promise<Keylane>;
-
-  /** Ends the workers one after the other, each in another way, while `work` lasts. */
-  const whileDying = async <T>(work: Promise<T>): Promise<T> => {
-    let over = false;
-    const done = work.finally(() => (over = true));
-    for (let at = 0; !over && at < WAYS.length; at += 1) {
-      const worker = await until(() => runningWorkers()[0]);
-      await endWorker(worker, WAYS[at]!);
-    }
-    return done;
-  };
 
   it("caps: with ids every cap is filled exactly; without, never beyond", async () => {
     const lanes = await open({ caps: { onError: "throw" } });
