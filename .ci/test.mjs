@@ -1,7 +1,7 @@
 /**
  * Runs the compiled tests: `npm test`, or `npm test -- unit/slot chaos` for the files whose path contains one of the words, and
- * `-t PATTERN` for single tests. Each file is a process of its own. Files that start servers run one at a time, the others two
- * at a time; both groups count into one total, which is the last thing printed and also goes to build/test-totals.txt.
+ * `-t PATTERN` for single tests. Each file is a process of its own. Files with bounds in time (chaos) run one at a time, the others
+ * two at a time; all groups count into one total, which is the last thing printed and also goes to build/test-totals.txt.
  */
 import { existsSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -13,7 +13,8 @@ import { filesBelow, ROOT } from "./fresh.mjs";
 
 const GROUPS = [
   { folders: ["unit", "property"], concurrency: 2, timeout: 300_000 },
-  { folders: ["integration", "chaos", "package"], concurrency: 1, timeout: 900_000 },
+  { folders: ["integration"], concurrency: 2, timeout: 900_000 },
+  { folders: ["chaos", "package"], concurrency: 1, timeout: 900_000 },
 ];
 const TOTALS = join(ROOT, "build", "test-totals.txt");
 const COUNTS = ["tests", "suites", "pass", "fail", "cancelled", "skipped", "todo", "duration_ms"];

@@ -114,17 +114,17 @@ async function carryOut(lanes: Keylane, order: Order, flags: Int32Array): Promis
   if (order.what === "peek") return lanes.peek(order.key);
   if (order.what === "set") return lanes.set(order.key, order.value as never);
   if (order.what === "close") return lanes.close();
+  const first = order.what === "spin" ? lanes.peek(order.key) : undefined;
   Atomics.store(flags, 0, 1);
   try {
-    if (order.what === "spin") return spin(lanes, order.key, order.limitMs);
+    if (order.what === "spin") return spin(lanes, order.key, first, order.limitMs);
     return Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, order.forMs);
   } finally {
     Atomics.store(flags, 0, 0);
   }
 }
 
-function spin(lanes: Keylane, key: string, limitMs: number): unknown {
-  const first = lanes.peek(key);
+function spin(lanes: Keylane, key: string, first: unknown, limitMs: number): unknown {
   const end = performance.now() + limitMs;
   for (let looks = 1; ; looks += 1) {
     const value = lanes.peek(key);
