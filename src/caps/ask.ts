@@ -1,9 +1,11 @@
-/** One question to the script, from the call until its answer. It reads its own reply, and settles itself. */
+/** One question to the script, from the call until its answer: the operation itself, which reads its own reply and settles. */
+import { OP_STAMP, Op } from "../lane/op.js";
+import type { Settle } from "../lane/op.js";
 import type { Asking, ReplyRows } from "../lane/replies.js";
 import type { CallOptions } from "../types.js";
-import type { Denials } from "./denials.js";
 import type { Plan } from "./plan.js";
 import type { Place } from "./replicas.js";
+import { DECIDE, HEAD_SCRIPT } from "./scripts.js";
 import type { CapsResult } from "./types.js";
 
 /** c check | t take | r reserve | m commit */
@@ -25,23 +27,40 @@ export interface Asker {
   settled(ask: Ask, value: unknown): void;
 }
 
-export class Ask implements Asking {
+export type Resolve = (value: CapsResult | Promise<CapsResult>) => void;
+
+function settle(this: unknown, value: unknown): void {
+  const ask = this as Ask;
+  ask.asker.settled(ask, value);
+}
+
+/** No words behind the question. */
+export const NONE: string[] = [];
+/** The one `settle` of all questions. */
+const SETTLE: Settle = settle;
+/** Until the constructor has itself. */
+const NO_SHAPE: Asking = { read: () => null, settle: () => {} };
+
+/** Numbers are small integers each, so that a question holds no boxed ones. */
+export class Ask extends Op implements Asking {
   readonly asker: Asker;
-  readonly op: Operation;
-  readonly key: string;
+  readonly operation: Operation;
   readonly plan: Plan;
-  /** What is sent: number of keys, key, question, and what follows it. */
-  readonly words: string[];
+  /** Of the caller. */
   readonly options: CallOptions;
   /** Settles the caller's promise. */
-  readonly resolve: (value: CapsResult | Promise<CapsResult>) => void;
-  /** Of denials. */
-  readonly ticket: number;
-  readonly slot: number;
-  /** Stands for the key. */
-  readonly hash: number;
-  /** On the clock of `Denials`. */
+  readonly resolve: Resolve;
+  /** When it was made, by `turnTime`. */
   readonly sent: number;
+  /** Words behind the question. */
+  behind: readonly string[] = NONE;
+  /** Of denials. */
+  ticket = 0;
+  /** -1: not known yet. */
+  slot = -1;
+  /** Two halves of what stands for the key. */
+  hashLow = 0;
+  hashHigh = 0;
   /** The call carries what was seen before a failover. */
   raises = false;
   /** Sent a second time, with the boundaries of the server's time. */
@@ -51,32 +70,45 @@ export class Ask implements Asking {
 
   constructor(
     asker: Asker,
-    op: Operation,
+    operation: Operation,
     key: string,
     plan: Plan,
-    words: string[],
     options: CallOptions,
-    { ticket, slot, hash, now }: Denials,
-    resolve: (value: CapsResult | Promise<CapsResult>) => void,
+    sent: number,
+    resolve: Resolve,
   ) {
+    super(HEAD_SCRIPT, key, null, SETTLE, NO_SHAPE, 0, 0);
+    this.shape = this;
+    this.script = DECIDE.source;
     this.asker = asker;
-    this.op = op;
-    this.key = key;
+    this.operation = operation;
     this.plan = plan;
-    this.words = words;
     this.options = options;
+    this.sent = sent;
     this.resolve = resolve;
-    this.ticket = ticket;
-    this.slot = slot;
-    this.hash = hash;
-    this.sent = now;
+  }
+
+  /** The user's hash. */
+  get user(): string {
+    return this.key as string;
+  }
+
+  /** Gives it its words: the question, and what stands behind it, which commonly is nothing. */
+  word(offsetMs: number, rest: readonly string[]): void {
+    this.behind = rest;
+    if (rest.length === 0) this.template = this.plan.template(this.operation, offsetMs);
+    else {
+      this.rest = ["1", this.first, this.plan.question(this.operation, offsetMs), ...rest];
+      this.first = DECIDE.sha;
+    }
+  }
+
+  /** What its key tells is to be noted when it is sent. */
+  wantStamp(): void {
+    this.flags |= OP_STAMP;
   }
 
   read(rows: ReplyRows): unknown {
     return this.asker.landed(this, rows);
-  }
-
-  settle(value: unknown): void {
-    this.asker.settled(this, value);
   }
 }

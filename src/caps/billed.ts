@@ -3,10 +3,10 @@
  * time at which the impression happened, and once by its id, however often it is asked for. `onError` plays no part.
  */
 import type { Domain } from "../cache/domain.js";
-import { HEAD_SCRIPT, noDecision, noDomain, otherCaps } from "./decider.js";
+import { noDecision, noDomain, otherCaps } from "./decider.js";
 import { Planner } from "./plan.js";
 import { Figures, Status } from "./reply.js";
-import { DECIDE, keyOf } from "./scripts.js";
+import { DECIDE, HEAD_SCRIPT, keyOf } from "./scripts.js";
 import type { Cap } from "./types.js";
 
 export class BilledCounts {

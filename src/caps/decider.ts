@@ -5,17 +5,14 @@
 import type { Domain } from "../cache/domain.js";
 import { KeylaneError } from "../errors.js";
 import type { KeylaneErrorCode } from "../errors.js";
-import { headOf } from "../lane/op.js";
 import type { WireArg } from "../lane/op.js";
-import type { Asking, ReplyRows, Shape } from "../lane/replies.js";
-import { Opcode } from "../native/types.js";
+import type { ReplyRows, Shape } from "../lane/replies.js";
 import type { CallOptions } from "../types.js";
 import { Outages } from "./outages.js";
 import { Replicas } from "./replicas.js";
+import { HEAD_SCRIPT } from "./scripts.js";
 import type { CapScript } from "./scripts.js";
 import type { CapsResult } from "./types.js";
-
-export const HEAD_SCRIPT = headOf(Opcode.EVALSHA, 2, false);
 
 /** Errors that say nothing of the servers. */
 const CALLERS: ReadonlySet<KeylaneErrorCode> = new Set([
@@ -69,11 +66,6 @@ export class Decider {
   /** `rest` begins with the number of keys and the keys. */
   run<T>({ sha, source }: CapScript, rest: readonly WireArg[], shape: ShapeOf<T>, options: CallOptions): Promise<T> {
     return this.domain.lane.call(HEAD_SCRIPT, sha, rest, shape, options, source) as Promise<T>;
-  }
-
-  /** As `run`, for a question that settles itself. */
-  ask({ sha, source }: CapScript, rest: readonly WireArg[], asking: Asking, options: CallOptions): void {
-    this.domain.lane.ask(HEAD_SCRIPT, sha, rest, asking, options, source);
   }
 
   answered(slot: number): void {

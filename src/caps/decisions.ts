@@ -9,23 +9,25 @@
  * ```
  */
 import { KeylaneError } from "../errors.js";
+import { DomainLane } from "../lane/lane.js";
+import type { Op, Stamper } from "../lane/op.js";
 import type { ReplyRows } from "../lane/replies.js";
+import { turnTime } from "../lane/turn.js";
+import { STAMP_WORDS } from "../native/cache-types.js";
 import type { CallOptions } from "../types.js";
-import { Ask } from "./ask.js";
-import type { Asker, Operation, Told } from "./ask.js";
+import { Ask, NONE } from "./ask.js";
+import type { Asker, Operation, Resolve, Told } from "./ask.js";
 import { noDecision, otherCaps } from "./decider.js";
 import type { Counts, Decider } from "./decider.js";
-import { Denials } from "./denials.js";
+import { Denials, hashOf } from "./denials.js";
 import { Floors } from "./floors.js";
 import { MAX_USER, assertText } from "./plan.js";
 import type { Plan } from "./plan.js";
 import type { CapsHome } from "./policy.js";
 import type { Place } from "./replicas.js";
 import { Figures, Status, statesOf } from "./reply.js";
-import { DECIDE, UNDO, keyOf, userOf } from "./scripts.js";
+import { UNDO, keyOf, userOf } from "./scripts.js";
 import type { CapsResult } from "./types.js";
-
-type Resolve = (value: CapsResult | Promise<CapsResult>) => void;
 
 let grabbed: Resolve = () => {};
 /** The one executor of all promises: hands its resolver over in a variable, so no closure is made per call. */
@@ -38,13 +40,15 @@ const figures = new Figures(0);
 /** Stands for a decision: the question is to be sent again. */
 const AGAIN = Symbol("again");
 
-export class Decisions implements Asker {
+export class Decisions implements Asker, Stamper {
   readonly #decider: Decider;
   readonly #counts: Counts;
   readonly #denials: Denials;
   readonly #floors: Floors;
   readonly #prefix: string;
   readonly #strict: boolean;
+  /** The lane stamps questions. */
+  readonly #stamped: boolean;
   /** The server's clock less this process's, as far as it mattered: it chooses the civil boundaries sent. */
   #offsetMs = 0;
 
@@ -56,6 +60,8 @@ export class Decisions implements Asker {
     this.#floors = new Floors(lane.topology);
     this.#prefix = options.prefix;
     this.#strict = options.strict;
+    this.#stamped = region !== null && lane instanceof DomainLane && !options.strict;
+    if (lane instanceof DomainLane) lane.stamper = this;
   }
 
   /** A denial that this thread knows to stand, or null. */
@@ -78,26 +84,44 @@ export class Decisions implements Asker {
   ): Promise<CapsResult> {
     assertText("user", user, MAX_USER);
     const key = keyOf(this.#prefix, user);
-    const denial = this.#denials.fetch(user, key, plan, id);
-    if (denial !== null && mayKnow) {
-      this.#counts.cached += 1;
-      return denial;
+    const sent = turnTime();
+    const floors = this.#floors;
+    floors.look(this.#denials.at(sent));
+    // In the common case nothing can be known of the key; what goes with it is noted for all of a turn at once.
+    const common = this.#stamped && !floors.waiting && !(mayKnow && this.#denials.mayHold(user));
+    if (!common) {
+      const denial = this.#denials.fetch(user, key, plan, id);
+      if (denial !== null && mayKnow) {
+        this.#counts.cached += 1;
+        return denial;
+      }
     }
     const promise = new Promise<CapsResult>(executor);
-    const words = ["1", key, plan.question(op, this.#offsetMs)];
-    if (id !== "") words.push(id, plan.mark, lifeMs === 0 ? "0" : String(lifeMs));
-    const ask = new Ask(this, op, key, plan, words, options, this.#denials, grabbed);
-    ask.told = told;
-    this.#floors.look(ask.sent);
-    if (this.#strict) ask.place = this.#decider.replicas.place(ask.slot);
-    const floors = this.#floors.of(ask.hash, plan);
-    if (floors !== null) {
-      if (id === "") words.push("", "", "0");
-      words.push(...floors);
-      ask.raises = true;
-    }
-    this.#decider.ask(DECIDE, words, ask, options);
+    const ask = new Ask(this, op, key, plan, options, sent, grabbed);
+    if (told !== null) ask.told = told;
+    const words = id === "" ? NONE : [id, plan.mark, lifeMs === 0 ? "0" : String(lifeMs)];
+    if (common) {
+      ask.wantStamp();
+      ask.word(this.#offsetMs, words);
+    } else this.#wordRare(ask, words);
+    this.#decider.domain.lane.ask(ask, options);
     return promise;
+  }
+
+  /** Notes of a lane's operations what goes with their keys. */
+  stamp(ops: readonly Op[], scratch: Uint8Array, desc: Int32Array): void {
+    const stamps = this.#denials.stamps(scratch, desc, ops.length);
+    for (let i = 0, at = 0; i < ops.length; i += 1, at += STAMP_WORDS) {
+      const ask = ops[i]!;
+      if (!(ask instanceof Ask)) continue;
+      if (stamps === null) this.#located(ask);
+      else {
+        ask.ticket = stamps[at]!;
+        ask.slot = stamps[at + 1]!;
+        ask.hashLow = stamps[at + 2]!;
+        ask.hashHigh = stamps[at + 3]!;
+      }
+    }
   }
 
   /** False when there is nothing to give back. @throws KeylaneError when the script's answer cannot be had */
@@ -124,7 +148,7 @@ export class Decisions implements Asker {
   }
 
   landed(ask: Ask, rows: ReplyRows): unknown {
-    const { op, plan, key, hash, slot } = ask;
+    const { operation, plan, slot } = ask;
     const answered = figures.take(rows, plan.caps.length);
     const { status } = figures;
     if (answered && status === Status.OTHER_TIME && !ask.again) {
@@ -137,7 +161,7 @@ export class Decisions implements Asker {
     this.#decider.answered(slot);
     if (ask.told !== null) Object.assign(ask.told, { settled: status === Status.SETTLED, at: figures.now });
     this.#counts.repaired += figures.raised;
-    if (ask.raises) this.#floors.raised(hash, plan);
+    if (ask.raises) this.#floors.raised(hashOf(ask.hashLow, ask.hashHigh), plan);
     const result: CapsResult = {
       allowed: status !== Status.DENIED,
       caps: statesOf(plan, figures),
@@ -145,11 +169,15 @@ export class Decisions implements Asker {
     };
     if (status === Status.DENIED) {
       this.#counts.denied += 1;
-      this.#denials.add(userOf(this.#prefix, key), key, plan, figures, ask.ticket, ask.sent);
+      const { user: key } = ask;
+      this.#denials.add(userOf(this.#prefix, key), key, plan, figures, ask.ticket, this.#denials.at(ask.sent));
       return result;
     }
-    if (status === Status.ALLOWED && op !== "c") {
-      if (op !== "r") this.#floors.note(hash, slot, plan, figures, ask.sent);
+    if (status === Status.ALLOWED && operation !== "c") {
+      if (operation !== "r") {
+        const hash = hashOf(ask.hashLow, ask.hashHigh);
+        this.#floors.note(hash, slot, plan, figures, this.#denials.at(ask.sent));
+      }
       if (ask.place !== null) return this.#confirmed(slot, ask.place, result);
     }
     this.#counts.allowed += 1;
@@ -157,19 +185,57 @@ export class Decisions implements Asker {
   }
 
   settled(ask: Ask, value: unknown): void {
-    if (value === AGAIN) {
-      ask.words[2] = ask.plan.question(ask.op, this.#offsetMs);
-      this.#decider.ask(DECIDE, ask.words, ask, ask.options);
-    } else if (value instanceof Promise) ask.resolve(this.#outcome(ask, value));
+    if (value === AGAIN) this.#askAgain(ask);
+    else if (value instanceof Promise) ask.resolve(this.#outcome(ask, value));
     else if (value instanceof KeylaneError) ask.resolve(this.#outcome(ask, Promise.reject(value)));
     else ask.resolve(value as CapsResult);
   }
 
-  async #outcome({ slot }: Ask, outcome: Promise<CapsResult>): Promise<CapsResult> {
+  /** Words a question of a key that something may be known of. */
+  #wordRare(ask: Ask, words: string[]): void {
+    this.#take(ask);
+    if (this.#strict) ask.place = this.#decider.replicas.place(ask.slot);
+    const floors = this.#floors.of(this.#denials.hash, ask.plan);
+    ask.raises = floors !== null;
+    ask.word(this.#offsetMs, floors === null ? words : [...(words.length === 0 ? ["", "", "0"] : words), ...floors]);
+  }
+
+  /** What `fetch` or `locate` told of the key. */
+  #take(ask: Ask): void {
+    const { ticket, slot, low, high } = this.#denials;
+    ask.ticket = ticket;
+    ask.slot = slot;
+    ask.hashLow = low;
+    ask.hashHigh = high;
+  }
+
+  #located(ask: Ask): void {
+    this.#denials.locate(ask.user);
+    this.#take(ask);
+  }
+
+  /** The same with the boundaries of the server's time. */
+  #askAgain(before: Ask): void {
+    const ask = new Ask(this, before.operation, before.user, before.plan, before.options, before.sent, before.resolve);
+    ask.again = true;
+    ask.raises = before.raises;
+    ask.place = before.place;
+    ask.told = before.told;
+    ask.ticket = before.ticket;
+    ask.slot = before.slot;
+    ask.hashLow = before.hashLow;
+    ask.hashHigh = before.hashHigh;
+    ask.word(this.#offsetMs, before.behind);
+    this.#decider.domain.lane.ask(ask, ask.options);
+  }
+
+  async #outcome(ask: Ask, outcome: Promise<CapsResult>): Promise<CapsResult> {
     try {
       return await outcome;
     } catch (error) {
-      return this.#decider.failed(slot, error);
+      // It may have failed before it was stamped.
+      if (ask.slot === -1) this.#located(ask);
+      return this.#decider.failed(ask.slot, error);
     }
   }
 

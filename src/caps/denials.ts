@@ -24,6 +24,7 @@ import {
   INFO_SLOT,
   INFO_TICKET,
   INFO_WORDS,
+  STAMP_WORDS,
 } from "../native/cache-types.js";
 import { native } from "../native/index.js";
 import type { SharedRegion } from "../shared/region.js";
@@ -62,6 +63,7 @@ const ORIGIN = originOf();
 
 const info = new Int32Array(INFO_WORDS);
 let scratch = Buffer.allocUnsafeSlow(16 << 10);
+let stamped = new Int32Array(1024 * STAMP_WORDS);
 
 /** A cap of one user that is used up. */
 class Denial {
@@ -135,8 +137,9 @@ export class Denials {
   /** To be given to `add` with what a call brought; taken by `fetch`, before the call is sent. So are the two below. */
   ticket = 0;
   slot = 0;
-  /** 53 bits that stand for the key. */
-  hash = 0;
+  /** Halves of what stands for the key. */
+  low = 0;
+  high = 0;
   readonly #region: SharedRegion | null;
   readonly #domain: number;
   readonly #doubtMs: number;
@@ -152,6 +155,15 @@ export class Denials {
     this.#region = region;
     this.#domain = domain;
     this.#doubtMs = doubtMs;
+  }
+
+  get hash(): number {
+    return hashOf(this.low, this.high);
+  }
+
+  /** A time of this thread's own clock (`performance.now`), as `now` would have told it. */
+  at(time: number): number {
+    return time + ORIGIN;
   }
 
   /**
@@ -170,6 +182,31 @@ export class Denials {
     const region = this.#region;
     if (region !== null && ((region.words[region.clock]! - known.sure) | 0) < 0) return known.answer;
     return this.now < known.until ? known.answer : this.#ask(known, plan);
+  }
+
+  /**
+   * Whether a denial of the user may be known in the region; if not, `fetch` would find none, and a question that is stamped can
+   * do without it.
+   */
+  mayHold(user: string): boolean {
+    const region = this.#region;
+    return region === null || region.ended || region.marked(hashText(user));
+  }
+
+  /** Tickets, slots and halves of hashes of the keys of packed operations; null once the region is over. */
+  stamps(scratch: Uint8Array, desc: Int32Array, count: number): Int32Array | null {
+    const region = this.#region;
+    if (region === null || region.ended) return null;
+    if (stamped.length < count * STAMP_WORDS) stamped = new Int32Array(count * STAMP_WORDS * 2);
+    region.session.stamp(scratch, desc, count, stamped);
+    return stamped;
+  }
+
+  /** Takes what belongs to a key as `fetch` does, without a look at what is known. */
+  locate(key: string): void {
+    this.ticket = this.#epoch;
+    this.slot = native.slot(key);
+    this.#hashKey(key);
   }
 
   /** As `find`, by what other threads know; `key` is the user's in the region. Takes the ticket. */
@@ -240,6 +277,7 @@ export class Denials {
     if (region.ended) return;
     const rows = known.denials.map(({ field, limit, used, resetsAtMs, end }) => [field, limit, used, resetsAtMs, end]);
     const bytes = Buffer.from(JSON.stringify([rows, known.ids]));
+    region.mark(hashText(user), life);
     const stored = region.session.store(key, bytes, Math.ceil(life), 0, feeder, this.#domain, ticket, info);
     if (stored === CacheStored.KEPT) this.#proven(user, known);
   }
@@ -273,9 +311,7 @@ export class Denials {
   #lookup(user: string, key: string): UserDenials | null {
     const region = this.#region;
     if (region === null || region.ended) {
-      this.ticket = this.#epoch;
-      this.slot = native.slot(key);
-      this.hash = hashKey(key);
+      this.locate(key);
       return null;
     }
     let kind = region.session.probe(key, scratch, info);
@@ -285,7 +321,8 @@ export class Denials {
     }
     this.ticket = info[INFO_TICKET]!;
     this.slot = info[INFO_SLOT]!;
-    this.hash = (info[INFO_HASH_LOW]! >>> 0) * 0x20_0000 + (info[INFO_HASH_HIGH]! >>> 11);
+    this.low = info[INFO_HASH_LOW]!;
+    this.high = info[INFO_HASH_HIGH]!;
     if (kind !== CacheKind.HIT) return null;
     const [rows, ids] = JSON.parse(scratch.toString("utf8", 0, info[INFO_LENGTH]!)) as [
       [string, number, number, number, number][],
@@ -307,6 +344,19 @@ export class Denials {
     this.#hold(user, known);
   }
 
+  /** Two hashes, as halves of one. */
+  #hashKey(key: string): void {
+    let low = 0x811c9dc5;
+    let high = 0x9e3779b9;
+    for (let i = 0; i < key.length; i += 1) {
+      const unit = key.charCodeAt(i);
+      low = Math.imul(low ^ unit, 0x01000193);
+      high = Math.imul(high ^ unit, 0x85ebca6b) ^ (high >>> 15);
+    }
+    this.low = low | 0;
+    this.high = high | 0;
+  }
+
   #hold(user: string, known: UserDenials): void {
     if (this.#users.size >= MAX_USERS && !this.#users.has(user)) this.#users.delete(this.#users.keys().next().value!);
     this.#users.set(user, known);
@@ -317,14 +367,7 @@ function answerOf(caps: CapState[]): CapsResult {
   return Object.freeze({ allowed: false, caps: Object.freeze(caps), source: "cache" });
 }
 
-/** 53 bits of two hashes. */
-function hashKey(key: string): number {
-  let one = 0x811c9dc5;
-  let other = 0x9e3779b9;
-  for (let i = 0; i < key.length; i += 1) {
-    const unit = key.charCodeAt(i);
-    one = Math.imul(one ^ unit, 0x01000193);
-    other = Math.imul(other ^ unit, 0x85ebca6b) ^ (other >>> 15);
-  }
-  return (one >>> 0) * 0x20_0000 + (other >>> 11);
+/** 53 bits of the halves of a hash. */
+export function hashOf(low: number, high: number): number {
+  return (low >>> 0) * 0x20_0000 + (high >>> 11);
 }

@@ -69,6 +69,11 @@ export class Floors {
     this.#pending?.delete(key);
   }
 
+  /** Whether any key has something to raise. */
+  get waiting(): boolean {
+    return this.#pending !== null;
+  }
+
   /** Looks whether slots have changed hands. O(1) while the topology is the same. */
   look(now: number): void {
     const { version } = this.#topology;

@@ -3,8 +3,10 @@
  * equal caps have equal fields in every process.
  */
 import { badArgument } from "../lane/arguments.js";
+import { Template } from "../lane/op.js";
 import { CivilWindows } from "./civil.js";
 import type { Period } from "./civil.js";
+import { DECIDE, KEY_AT } from "./scripts.js";
 import type { Cap } from "./types.js";
 
 /** Caps of one call. */
@@ -22,6 +24,7 @@ const MAX_ZONES = 1024;
 const MAX_PLANNED = 8192;
 const MAX_PLANS_A_CAP = 4;
 const MAX_KEPT_CAPS = 16;
+const QUESTION_AT = 3;
 
 /** A cap as the scripts know it. */
 export class PlannedCap {
@@ -76,6 +79,8 @@ export class Plan {
   readonly #civil: boolean;
   /** By operation, for times in `[#from, #until)`. */
   #texts: Map<string, string> | null = null;
+  /** Made last. */
+  #template: Template | null = null;
   #from = -Infinity;
   #until = Infinity;
   #mark = "";
@@ -112,6 +117,17 @@ export class Plan {
       this.#texts.set(operation, text);
     }
     return text;
+  }
+
+  /** What `decide.lua` is sent for an operation without an id: all but the key. */
+  template(operation: string, offsetMs: number): Template {
+    const question = this.question(operation, offsetMs);
+    let template = this.#template;
+    if (template === null || template.args[QUESTION_AT] !== question) {
+      template = new Template(KEY_AT, [DECIDE.sha, "1", "", question]);
+      this.#template = template;
+    }
+    return template;
   }
 
   /** A number for the list, whatever its order. */

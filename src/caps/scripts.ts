@@ -1,6 +1,13 @@
 /** The scripts of the caps, one file each beside this one, and how they are sent: by digest, to the slot of the user. */
 import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
+import { headOf } from "../lane/op.js";
+import { Opcode } from "../native/types.js";
+
+/** Where the key stands among a call's arguments: behind the digest and the number of keys. */
+export const KEY_AT = 2;
+/** Head of their calls. */
+export const HEAD_SCRIPT = headOf(Opcode.EVALSHA, KEY_AT, false);
 
 /** A script as a lane sends it. */
 export interface CapScript {

@@ -8,8 +8,8 @@ import type { DomainStats } from "../types.js";
 import type { Codec } from "./codec.js";
 import type { LaneConfig } from "./config.js";
 import type { CallLimits, Lane, LoadShapes, WriteGate } from "./contract.js";
-import type { Settle, WireArg } from "./op.js";
-import type { Asking, ValueShape } from "./replies.js";
+import type { AskingOp, Settle } from "./op.js";
+import type { ValueShape } from "./replies.js";
 
 export class ClosedLane implements Lane {
   readonly config: LaneConfig;
@@ -35,8 +35,8 @@ export class ClosedLane implements Lane {
     return this.#refuse();
   }
 
-  ask(_head: number, _first: WireArg, _rest: readonly WireArg[] | null, asking: Asking): void {
-    asking.settle(this.#refuse());
+  ask(op: AskingOp): void {
+    op.settle(this.#refuse());
   }
 
   load(_load: LoadShapes, _limits: CallLimits, settle: Settle): void {

@@ -8,8 +8,8 @@ import type { CommandOptions, DomainStats, Reply } from "../types.js";
 import type { Codec } from "./codec.js";
 import type { LaneConfig } from "./config.js";
 import type { NodeLane } from "./node.js";
-import type { Block, Op, Settle, WireArg } from "./op.js";
-import type { Asking, ReplyRows, Shape, ValueShape } from "./replies.js";
+import type { AskingOp, Block, Op, Settle, WireArg } from "./op.js";
+import type { ReplyRows, Shape, ValueShape } from "./replies.js";
 
 /** What a lane tells the facade. */
 export interface LaneListener {
@@ -76,15 +76,8 @@ export interface Lane {
     limits?: CallLimits,
     script?: string | null,
   ): Promise<unknown>;
-  /** As `call`, for one that settles itself. */
-  ask(
-    head: number,
-    first: WireArg,
-    rest: readonly WireArg[] | null,
-    asking: Asking,
-    limits: CallLimits,
-    script: string | null,
-  ): void;
+  /** As `call`, for an operation that settles itself; its deadline is set here. */
+  ask(op: AskingOp, limits: CallLimits): void;
   /** A value together with the key's remaining life. Only the value's reply settles: by itself, errors as rejected promises. */
   load(load: LoadShapes, limits: CallLimits, settle: Settle): void;
   /** A whole transaction; see `transaction.ts`. */

@@ -8,8 +8,9 @@
 import { native } from "../native/index.js";
 import type { EncodeTables } from "../native/types.js";
 import type { HitCounts } from "../shared/hit-counts.js";
-import { HEAD_UNCOUNTED } from "./op.js";
-import type { Op, WireArg } from "./op.js";
+import { FLAG_SAME, HEAD_FLAGS_SHIFT } from "../native/types.js";
+import { HEAD_UNCOUNTED, OP_STAMP } from "./op.js";
+import type { Op, Stamper, Template, WireArg } from "./op.js";
 
 const POOL_BYTES = 256 << 10;
 const POOL_SIZE = 16;
@@ -18,6 +19,7 @@ const SCRATCH_BYTES = 256 << 10;
 const SCRATCH_KEPT = 64 << 20;
 /** Longer batches are not joined: it would be one more copy, and no string holds more than 2^29 units. */
 const JOIN_UNITS = 32 << 20;
+const HEAD_SAME = FLAG_SAME << HEAD_FLAGS_SHIFT;
 const pool: Outgoing[] = [];
 
 /** A write buffer. `release` is created once with it and given to every socket write of it. */
@@ -51,14 +53,17 @@ class FrameEncoder {
   #desc = new Int32Array(3 * 8192);
   #parts: string[] = [];
   #joinable = true;
+  /** All flags of the operations packed last. */
+  #flags = 0;
 
   /**
    * Slots, places and encodes `ops`. On return `place[i]` tells op i's node and `sections` the runs of bytes; null when
    * nothing could be placed. The caller releases the buffer once its writes hold it. Keys not counted yet are counted.
    */
-  encode(ops: readonly Op[], tables: EncodeTables, hits: HitCounts | null): Outgoing | null {
+  encode(ops: readonly Op[], tables: EncodeTables, hits: HitCounts | null, stamper: Stamper | null): Outgoing | null {
     this.#pack(ops, hits === null ? 0 : HEAD_UNCOUNTED);
     hits?.frames(this.#scratch, this.#desc, ops.length);
+    if ((this.#flags & OP_STAMP) !== 0) stamper?.stamp(ops, this.#scratch, this.#desc);
     const { alias } = tables;
     if (this.place.length < ops.length) this.place = new Int32Array(ops.length * 2);
     if (this.sections.length < alias.length * 4) this.sections = new Int32Array(alias.length * 4);
@@ -101,9 +106,20 @@ class FrameEncoder {
     this.#joinable = true;
     let units = 0;
     let words = 0;
+    let flags = 0;
+    let last: Template | null = null;
     for (let i = 0; i < ops.length; i += 1) {
       const op = ops[i]!;
-      const { rest } = op;
+      const { rest, template } = op;
+      flags |= op.flags;
+      if (template !== null) {
+        words = this.#packTemplate(op, template, template === last, words);
+        op.head |= mark;
+        units += op.weight;
+        last = template;
+        continue;
+      }
+      last = null;
       const argc = rest === null ? 1 : rest.length + 1;
       if (words + 2 + argc > this.#desc.length) this.#growDesc(words + 2 + argc);
       const desc = this.#desc;
@@ -120,8 +136,25 @@ class FrameEncoder {
         units += desc[words++] = arg.length;
       }
     }
+    this.#flags = flags;
     if (units > JOIN_UNITS || !this.#joinable || !this.#packJoined()) this.#packEach(ops);
     this.#parts.length = 0;
+  }
+
+  /** The key alone, when the operation before had the same template. Gives the next word of `desc`. */
+  #packTemplate(op: Op, { args, keyAt }: Template, same: boolean, at: number): number {
+    const argc = same ? 1 : args.length;
+    if (at + 2 + argc > this.#desc.length) this.#growDesc(at + 2 + argc);
+    const desc = this.#desc;
+    let words = at;
+    desc[words++] = same ? op.head | HEAD_SAME : op.head;
+    desc[words++] = argc;
+    for (let i = 0; i < argc; i += 1) {
+      const arg = same || i === keyAt ? op.first : args[i]!;
+      this.#add(arg);
+      desc[words++] = arg.length;
+    }
+    return words;
   }
 
   #add(arg: WireArg): void {
@@ -151,8 +184,10 @@ class FrameEncoder {
       at += length;
     };
     for (const op of ops) {
+      const same = (this.#desc[words]! & HEAD_SAME) !== 0;
       words += 2;
-      write(op.first);
+      if (op.template !== null && !same) for (const arg of op.template.with(op.first)) write(arg);
+      else write(op.first);
       if (op.rest !== null) for (const arg of op.rest) write(arg);
     }
   }

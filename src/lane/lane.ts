@@ -25,14 +25,14 @@ import type { Keeper, KeeperLane } from "./keeper.js";
 import { oversize } from "./limits.js";
 import { Moves } from "./moves.js";
 import type { NodeLane, NodeOwner } from "./node.js";
-import { HEAD_GET, HEAD_UNCOUNTED, OP_INTERNAL, Op, QUEUED, SENT, SETTLED, headOf, settleAsking } from "./op.js";
-import type { Block, Settle, WireArg } from "./op.js";
+import { HEAD_GET, HEAD_UNCOUNTED, OP_INTERNAL, Op, QUEUED, SENT, SETTLED, headOf } from "./op.js";
+import type { AskingOp, Block, Settle, Stamper, WireArg } from "./op.js";
 import { Outbox } from "./outbox.js";
 import type { OutboxOwner } from "./outbox.js";
 import { Redirector } from "./redirect.js";
 import type { Detours } from "./redirect.js";
 import { ValueShape } from "./replies.js";
-import type { Asking, ReplyRows, Shape } from "./replies.js";
+import type { ReplyRows, Shape } from "./replies.js";
 import { RingKeeper } from "./ring-keeper.js";
 import { SingleKeeper } from "./single-keeper.js";
 import { HEAD_TRANSACTION } from "./transaction.js";
@@ -59,6 +59,8 @@ export class DomainLane implements Lane, NodeOwner, OutboxOwner, Detours, Keeper
   readonly valueShape: ValueShape;
   readonly topology: Topology;
   gate: WriteGate | null = null;
+  /** Where operations marked so are stamped. */
+  stamper: Stamper | null = null;
   readonly fleet: Fleet;
   readonly holds = new Holds();
   /** Where the keys of calls are counted; null when they are not. */
@@ -144,16 +146,8 @@ export class DomainLane implements Lane, NodeOwner, OutboxOwner, Detours, Keeper
     return promise;
   }
 
-  ask(
-    head: number,
-    first: WireArg,
-    rest: readonly WireArg[] | null,
-    asking: Asking,
-    limits: CallLimits,
-    script: string | null,
-  ): void {
-    const op = new Op(head, first, rest, settleAsking, asking, this.#deadline(limits), 0);
-    op.script = script;
+  ask(op: AskingOp, limits: CallLimits): void {
+    op.deadline = this.#deadline(limits);
     this.#begin(op, limits.signal);
   }
 

@@ -12,7 +12,8 @@ const EXPANSION = 3;
 
 /** What is too large about an operation, or null. Limits in bytes. O(arguments) only when it could be. */
 export function oversize(op: Op, maxKeyBytes: number, maxBulk: number): string | null {
-  const { key, rest, weight } = op;
+  const { key, weight } = op;
+  const rest = op.template?.args ?? op.rest;
   const maxKey = Math.min(maxKeyBytes, maxBulk);
   if (key !== null && exceeds(key, maxKey)) return `the key is longer than ${maxKey} bytes`;
   if (rest === null) return null;

@@ -44,6 +44,32 @@ export const OP_QUEUED = 4;
 
 const NAMES: readonly string[] = Object.keys(Opcode);
 
+/** `Op.flags`: what its key tells is to be noted before it is sent (see `Stamper`). */
+export const OP_STAMP = 8;
+
+/** The arguments of operations that differ in their key alone: written once where they follow each other. */
+export class Template {
+  /** Where the key goes. */
+  readonly keyAt: number;
+  /** All arguments; empty at `keyAt`. */
+  readonly args: readonly string[];
+  /** Bytes of the arguments without the key, near enough for a bound. */
+  readonly weight: number;
+
+  constructor(keyAt: number, args: readonly string[]) {
+    this.keyAt = keyAt;
+    this.args = args;
+    this.weight = args.reduce((sum, arg) => sum + arg.length, 0);
+  }
+
+  /** The arguments of one operation. */
+  with(key: WireArg): WireArg[] {
+    const args: WireArg[] = [...this.args];
+    args[this.keyAt] = key;
+    return args;
+  }
+}
+
 /** A MULTI … EXEC sent as one operation. Its replies before EXEC's are collected by stand-ins in the ring. */
 export interface Block {
   /** Stand-ins for the replies of MULTI and of each queued command, settled from the start. */
@@ -56,7 +82,7 @@ export interface Block {
 
 export class Op {
   head: number;
-  /** Argument 0: the key of an opcode'd command, the name of a generic one. */
+  /** Argument 0: the key of an opcode'd command, the name of a generic one; with a template, the key. */
   first: WireArg;
   rest: readonly WireArg[] | null;
   settle: Settle;
@@ -74,6 +100,8 @@ export class Op {
   script: string | null = null;
   /** The transaction this is the EXEC of: its other replies come first. */
   block: Block | null = null;
+  /** All arguments but the key; `rest` is null then. */
+  template: Template | null = null;
 
   constructor(
     head: number,
@@ -99,6 +127,7 @@ export class Op {
 
   /** The key that decides the slot, or null. */
   get key(): WireArg | null {
+    if (this.template !== null) return this.first;
     const index = this.head >> HEAD_KEY_SHIFT;
     if (index === KEY_NONE) return null;
     return index === 0 ? this.first : (this.rest?.[index - 1] ?? null);
@@ -114,10 +143,29 @@ export class Op {
   /** Bytes of the arguments, near enough for a bound. */
   get weight(): number {
     let bytes = this.first.length;
+    if (this.template !== null) return bytes + this.template.weight;
     if (this.rest !== null) for (const arg of this.rest) bytes += arg.length;
     return bytes;
   }
+
+  /** Writes the arguments of its template out. */
+  expand(): void {
+    if (this.template === null) return;
+    const args = this.template.with(this.first);
+    this.first = args[0]!;
+    this.rest = args.slice(1);
+    this.template = null;
+  }
 }
+
+/** Notes what a lane's operations are to know of their keys, before their bytes are sent. */
+export interface Stamper {
+  /** `ops` are packed as `scratch` and `desc` describe; those marked `OP_STAMP` want it. */
+  stamp(ops: readonly Op[], scratch: Uint8Array, desc: Int32Array): void;
+}
+
+/** An operation that is its own shape, and takes its own outcome. */
+export type AskingOp = Op & Asking;
 
 function settle(this: unknown, value: unknown): void {
   ((this as Op).shape as Asking).settle(value);

@@ -21,7 +21,7 @@ import { encoder } from "./frame.js";
 import type { Holds } from "./holds.js";
 import type { NodeLane } from "./node.js";
 import { QUEUED, SETTLED } from "./op.js";
-import type { Op } from "./op.js";
+import type { Op, Stamper } from "./op.js";
 import { joinTicks, joinTurn } from "./turn.js";
 import type { TurnMember } from "./turn.js";
 
@@ -39,6 +39,7 @@ export interface OutboxOwner extends TurnMember {
   readonly holds: Holds;
   /** Where the keys of what is sent are counted; null when they are not. */
   readonly hits: HitCounts | null;
+  readonly stamper: Stamper | null;
   /** The topology changed: connections follow. */
   follow(): void;
   expired(op: Op): void;
@@ -71,7 +72,7 @@ export class Outbox {
   /** Queues an operation for this turn's flush. */
   add(op: Op): void {
     this.#pending.push(op);
-    if (op.rest !== null) this.#bytes += op.weight;
+    if (op.rest !== null || op.template !== null) this.#bytes += op.weight;
     if (!this.#joined) this.#join();
     else if (this.#pending.length >= FLUSH_OPS || this.#bytes >= FLUSH_BYTES) this.#flushEarly();
   }
@@ -155,7 +156,7 @@ export class Outbox {
   }
 
   #send(ops: Op[]): void {
-    const target = encoder.encode(ops, this.#tables, this.#owner.hits);
+    const target = encoder.encode(ops, this.#tables, this.#owner.hits, this.#owner.stamper);
     const { place, sections } = encoder;
     const { nodes } = this.#owner.fleet;
     /** By node index: what cannot be written with the batch. */

@@ -167,6 +167,7 @@ export class Redirector {
       this.#surface(op, message, node);
       return;
     }
+    op.expand();
     op.head = headOf(Opcode.GENERIC, op.key === null ? KEY_NONE : 3, op.isRead) | (op.head & HEAD_UNCOUNTED);
     op.first = "EVAL";
     op.rest = [op.script, ...op.rest!];

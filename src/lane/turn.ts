@@ -31,6 +31,12 @@ export function deadlineIn(timeoutMs: number): number {
   return coarse + (timeoutMs < FARTHEST ? timeoutMs : FARTHEST);
 }
 
+/** When this turn began, or now: whole milliseconds of the same clock, never later than now. */
+export function turnTime(): number {
+  if (!scheduled) coarse = Math.ceil(performance.now());
+  return coarse - 1;
+}
+
 /** Queues a member for this turn's flush. Call once per member and turn. */
 export function joinTurn(member: TurnMember): void {
   dirty.push(member);

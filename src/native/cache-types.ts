@@ -74,6 +74,8 @@ export const INFO_SLOT = 8;
 export const INFO_HASH_LOW = 9;
 export const INFO_HASH_HIGH = 10;
 export const INFO_WORDS = 11;
+/** Words an operation that `stamp` writes. */
+export const STAMP_WORDS = 4;
 
 /** The caller is the one to refresh the value. */
 export const FLAG_ELECTED = 1;
@@ -101,6 +103,11 @@ export interface CacheSession {
   lookup(key: string | Uint8Array, staleMs: number, leaseMs: number, out: Uint8Array, info: Int32Array): number;
   /** As `lookup` without stale values and elections, not counted; tells all words of `info`. */
   probe(key: string | Uint8Array, out: Uint8Array, info: Int32Array): number;
+  /**
+   * Of the key of each of `count` operations, described as for `NativeCore.encode`: ticket, slot, and halves of its xxh3-64, low
+   * and high, `STAMP_WORDS` an operation. Words of an operation without a key stay as they are.
+   */
+  stamp(scratch: Uint8Array, desc: Int32Array, count: number, out: Int32Array): void;
   /** Begins a load: the ticket to hand to `store`. */
   beginLoad(key: string | Uint8Array): number;
   /** Whether a key is cached and fresh, without counting it as a lookup. */

@@ -32,6 +32,7 @@ function sessionOf(seat: Seat): CacheSession {
     ...description,
     lookup: seat.lookup,
     probe: seat.probe,
+    stamp: seat.stamp,
     beginLoad: seat.beginLoad,
     holds: seat.holds,
     ticket: seat.ticket,

@@ -51,6 +51,9 @@ export const FLAG_ASKING = 2;
 /** Its key is not to be counted as hit: it was counted before, or it is no caller's. Means nothing to the encoders. */
 export const FLAG_UNCOUNTED = 4;
 
+/** Its one argument is its key; its other arguments are those of the operation before, which has the same opcode and key index. */
+export const FLAG_SAME = 8;
+
 /** `place` of an operation whose slot has no known node. */
 export const PLACE_UNASSIGNED = -1;
 /** `place` of an operation whose slot is held (its bit is set in `held`). */

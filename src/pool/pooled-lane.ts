@@ -13,9 +13,9 @@ import type { LaneConfig } from "../lane/config.js";
 import type { CallLimits, Lane, LoadShapes, WriteGate } from "../lane/contract.js";
 import { SHORT_KEY, oversize } from "../lane/limits.js";
 import { HEAD_GET, Op, QUEUED, SENT, SETTLED, headOf, settleAsking } from "../lane/op.js";
-import type { Block, Settle, WireArg } from "../lane/op.js";
+import type { AskingOp, Block, Settle, WireArg } from "../lane/op.js";
 import { BUFFER_SHAPE, RAW_SHAPE, ValueShape } from "../lane/replies.js";
-import type { Asking, Shape } from "../lane/replies.js";
+import type { Shape } from "../lane/replies.js";
 import { HEAD_TRANSACTION } from "../lane/transaction.js";
 import { NEVER, deadlineIn } from "../lane/turn.js";
 import { traceCommand, watchSignal } from "../lane/watch.js";
@@ -136,15 +136,10 @@ export class PooledLane implements Lane {
     return promise;
   }
 
-  ask(
-    head: number,
-    first: WireArg,
-    rest: readonly WireArg[] | null,
-    asking: Asking,
-    limits: CallLimits,
-    script: string | null,
-  ): void {
+  ask(asking: AskingOp, limits: CallLimits): void {
     const deadline = this.#deadline(limits);
+    asking.expand();
+    const { head, first, rest, script } = asking;
     const op = new PooledOp(
       this,
       OpKind.CALL,

@@ -4,7 +4,8 @@
  *
  * ```text
  * region    [ header | clock | … | proofs | hits | … | arena ]       laid out by crates/core/src/layout.rs
- * control   [ last beat of the thread in seat 0 | … seat 127 ]       ms of the region's clock, 0: nobody's
+ * control   [ last beat of the thread in seat 0 | … seat 127 | until when hash 0 is marked | … hash 65,535 ]
+ *                                                                    ms of the region's clock, 0: nobody's, or not marked
  * ```
  *
  * A thread hears of changes for what its connections fed. The invariant: when it hears nothing any more, because it died or
@@ -17,7 +18,11 @@ import type { CacheCore, CacheSession } from "../native/cache-types.js";
 /** A thread that did not beat for so long hears too late of changes, in milliseconds. */
 const SILENT_MS = 1000;
 const MAX_NUMBER = (1 << FEEDER_BITS) - 1;
-const CONTROL_BYTES = MAX_SEATS * 4;
+/** How much longer a mark stands, in milliseconds: the clock may move between it and the store. */
+const MARGIN_MS = 1000;
+/** Marks by hash, a power of two. */
+const MARKS = 1 << 16;
+const CONTROL_BYTES = (MAX_SEATS + MARKS) * 4;
 /** Below, a segment of the arena holds a key and no value. */
 const SMALLEST_BYTES = (128 << 10) + 64;
 /** Positions are word indices of 30 bits; the last line stays unused. */
@@ -43,6 +48,7 @@ export class SharedRegion {
   /** The session is over: it refuses every call. */
   ended = false;
   readonly #control: Int32Array;
+  readonly #marks: Int32Array;
   readonly #owner: boolean;
   readonly #seat: number;
   readonly #fed = new Set<number>();
@@ -55,7 +61,8 @@ export class SharedRegion {
     this.proofs = this.words.subarray(base + layout["proofs"]!, base + layout["proofs"]! + layout["ways"]!);
     this.hits = this.words.subarray(base + layout["hits"]!, base + layout["hits"]! + layout["ways"]!);
     this.clock = base + layout["clock"]!;
-    this.#control = new Int32Array(control);
+    this.#control = new Int32Array(control, 0, MAX_SEATS);
+    this.#marks = new Int32Array(control, MAX_SEATS * 4);
     this.#owner = owner;
     this.#seat = layout["ownSeat"]!;
     this.beat();
@@ -126,6 +133,29 @@ export class SharedRegion {
       if (last === 0 || ((now - last) | 0) <= SILENT_MS) continue;
       if (Atomics.compareExchange(this.#control, seat, last, 0) === last) this.session.invalidateSeat(seat);
     }
+  }
+
+  /**
+   * Marks a hash for all threads, for at least `ms` (up to 2^30) milliseconds: told before something is stored under it that
+   * those who find no mark need not look for. Hashes share marks.
+   */
+  mark(hash: number, ms: number): void {
+    const at = hash & (MARKS - 1);
+    const now = this.words[this.clock]!;
+    const until = (now + Math.ceil(ms) + MARGIN_MS) | 0 || 1;
+    // One that has passed counts for nothing, however far the clock has wrapped since.
+    const lower = (mark: number): boolean => ((now - mark) | 0) >= 0 || ((mark - until) | 0) < 0;
+    for (let last = Atomics.load(this.#marks, at); last === 0 || lower(last);) {
+      const found = Atomics.compareExchange(this.#marks, at, last, until);
+      if (found === last) return;
+      last = found;
+    }
+  }
+
+  /** Whether a hash may be marked: one plain read. */
+  marked(hash: number): boolean {
+    const until = this.#marks[hash & (MARKS - 1)]!;
+    return until !== 0 && ((this.words[this.clock]! - until) | 0) < 0;
   }
 
   /** Entries and bytes in use, and the counters of all threads; zeros once it is over. O(index). */

@@ -4,8 +4,12 @@ import { test } from "node:test";
 
 import * as fc from "fast-check";
 
+import { FLAG_ASKING, FLAG_READ, FLAG_SAME, KEY_NONE, Opcode } from "#dist/native/types.js";
+
 import { cores, portable, rust } from "../unit/native/cores.js";
+import { keyText } from "./keys.js";
 import { anyOperation, anyTables, encode, frameOf, pack, placeOf } from "./operations.js";
+import type { Operation } from "./operations.js";
 
 const RUNS = 1500;
 const operations = fc.array(anyOperation, { maxLength: 25 });
@@ -105,6 +109,44 @@ test("any damage to a description is refused by both cores or by neither", () =>
         }
       });
       assert.deepEqual(placed[1], placed[0]);
+    }),
+    { numRuns: RUNS },
+  );
+});
+
+test("an operation that is the one before with another key is encoded as if it were given in full", () => {
+  const turn = fc.array(
+    fc.tuple(
+      anyOperation.filter(({ opcode, key }) => opcode !== Opcode.RAW && key !== KEY_NONE),
+      fc.array(fc.tuple(keyText, fc.constantFrom(0, FLAG_READ, FLAG_ASKING)), { maxLength: 4 }),
+    ),
+    { maxLength: 5 },
+  );
+  fc.assert(
+    fc.property(turn, anyTables, (groups, tables) => {
+      const full: Operation[] = [];
+      const short: Operation[] = [];
+      for (const [model, others] of groups) {
+        full.push(model);
+        short.push(model);
+        for (const [key, flags] of others) {
+          full.push({ ...model, flags, args: model.args.with(model.key, key) });
+          short.push({ ...model, flags: flags | FLAG_SAME, args: [key] });
+        }
+      }
+      const run = Buffer.concat(full.map(frameOf));
+      const [given, wanted] = [pack(short), pack(full)];
+      for (const core of cores) {
+        const out = Buffer.alloc(run.length);
+        assert.equal(core.encodeTo(given.scratch, given.desc, full.length, out), run.length, core.kind);
+        assert.deepEqual(out, run, core.kind);
+        const placed = [given, wanted].map(({ scratch, desc }) => {
+          const [bytes, place] = [Buffer.alloc(run.length), new Int32Array(full.length)];
+          const written = core.encode(scratch, desc, full.length, tables, bytes, place, new Int32Array(64));
+          return [written, bytes, place];
+        });
+        assert.deepEqual(placed[0], placed[1], core.kind);
+      }
     }),
     { numRuns: RUNS },
   );

@@ -18,6 +18,7 @@ use keylane_core::flight::Claim;
 use keylane_core::hash::hash64;
 use keylane_core::layout::{Options, THREAD, THREAD_COUNTERS};
 use keylane_core::region::Region;
+use keylane_core::resp::keys::Keys;
 use keylane_core::slot;
 use keylane_core::table::{Ask, Entry, Lookup, MAX_TTL_MS, Stored};
 use keylane_core::thread::Counter;
@@ -101,6 +102,7 @@ fn seat<const N: usize>(
         function!("describe", describe),
         function!("lookup", lookup),
         function!("probe", probe),
+        function!("stamp", stamp),
         function!("beginLoad", begin_load),
         function!("holds", holds),
         function!("ticket", ticket),
@@ -185,6 +187,27 @@ fn probe(call: &Call<'_, 3>, held: &Shared) -> Result<Returned, Fault> {
         *place =
             [index, proof, expiry, check, found.feeder.into(), length, 0, ticket as i32, own_slot.into(), low, high];
         call.int(found.kind as i32)
+    })
+}
+
+/// `stamp(scratch, desc, count, out)`: of each operation's key the ticket, the slot and the hash, four words an operation.
+/// Words of operations without a key stay as they are; ends before one that is not well formed.
+fn stamp(call: &Call<'_, 4>, held: &Shared) -> Result<Returned, Fault> {
+    held.with(|seat| {
+        let (scratch, desc, out) = (call.bytes(0, "scratch")?, call.words(1, "desc")?, call.words_mut(3, "out")?);
+        let count = call.count(2, "count", desc.len(), false)?;
+        seat.own.apart(scratch, "scratch")?;
+        seat.own.apart(desc, "desc")?;
+        seat.own.apart(out, "out")?;
+        let mut keys = Keys::new(scratch, desc, count);
+        for place in out.as_chunks_mut::<4>().0 {
+            let Some((key, _)) = keys.step() else { break };
+            let Some(key) = key else { continue };
+            let hash = hash64(key);
+            let ticket = seat.session.cache().ticket(hash);
+            *place = [ticket as i32, slot::slot(key).into(), hash as i32, (hash >> 32) as i32];
+        }
+        call.undefined()
     })
 }
 

@@ -102,6 +102,8 @@ pub const FLAG_READ: u32 = 1;
 pub const FLAG_ASKING: u32 = 2;
 /// Set in an operation's flags when its key is not to be counted as hit: it was counted before, or it is no caller's.
 pub const FLAG_UNCOUNTED: u32 = 4;
+/// Set in an operation's flags when only its key is given, as its one argument: all others are those of the operation before.
+pub const FLAG_SAME: u32 = 8;
 /// Key index of an operation without a key.
 pub const KEY_NONE: u32 = 0x7fff;
 /// Words per section: node, offset, bytes, operations.

@@ -6,11 +6,13 @@
  * frame     *3\r\n $3\r\nSET\r\n $2\r\nup\r\n $1\r\n1\r\n            count, name, arguments
  * asking    *1\r\n$6\r\nASKING\r\n before the frame                 when FLAG_ASKING is set
  * raw       argument 1 as it is                                  opcode RAW: argument 0 only decides the slot
+ * same      the frame before it with another key                 when FLAG_SAME is set: the key is all that is given
  * ```
  */
 import {
   FLAG_ASKING,
   FLAG_READ,
+  FLAG_SAME,
   HEAD_FLAGS_SHIFT,
   HEAD_KEY_SHIFT,
   KEY_NONE,
@@ -47,6 +49,12 @@ class Frames {
   #bytes = 0;
   #opcode = 0;
   #argc = 0;
+  /** Opcode and key of the last operation that was given in full, if it can serve as model, else -1; where its lengths and bytes are. */
+  #model = -1;
+  #modelAt = 0;
+  #modelArgc = 0;
+  #modelBytes = 0;
+  #same = false;
   /** Flags, argument that holds the key, bytes of the frame and the key's place in scratch, of the current operation. */
   flags = 0;
   key = KEY_NONE;
@@ -62,6 +70,7 @@ class Frames {
   rewind(): void {
     this.#at = 0;
     this.#bytes = 0;
+    this.#model = -1;
   }
 
   /**
@@ -69,7 +78,8 @@ class Frames {
    * @throws RangeError when its words or bytes are missing or wrong.
    */
   measure(index: number): void {
-    if (!this.#head() || !this.#lengths()) throw new RangeError(`operation ${index} does not match its bytes`);
+    if (!this.#head() || !(this.#same ? this.#keyLength() : this.#lengths()))
+      throw new RangeError(`operation ${index} does not match its bytes`);
   }
 
   /** Sums up the lengths of the arguments; whether all of them are there. */
@@ -86,6 +96,21 @@ class Frames {
       size += 5 + digits(length) + length;
     }
     if (this.#opcode === Opcode.RAW) size = this.#desc[this.#at - 1];
+    this.size = this.flags & FLAG_ASKING ? size + ASKING.length : size;
+    return true;
+  }
+
+  /** The same for an operation that is given by its key. */
+  #keyLength(): boolean {
+    const length = this.#desc[this.#at++];
+    if (!(length >= 0 && this.#bytes + length <= this.#scratch.length)) return false;
+    this.keyStart = this.#bytes;
+    this.keyEnd = this.#bytes += length;
+    let size = HEADS[this.#opcode].length + 3 + digits(this.#words());
+    for (let i = 0; i < this.#modelArgc; i++) {
+      const each = i === this.key ? length : this.#desc[this.#modelAt + i];
+      size += 5 + digits(each) + each;
+    }
     this.size = this.flags & FLAG_ASKING ? size + ASKING.length : size;
     return true;
   }
@@ -108,23 +133,42 @@ class Frames {
     const head = HEADS[this.#opcode];
     out.set(head, at);
     at += head.length;
+    if (this.#same) return this.#writeSame(out, at);
     for (let i = 0; i < this.#argc; i++) {
       const length = this.#desc[this.#at++];
-      at = writeCount(out, at, DOLLAR, length);
-      const from = this.#bytes;
-      if (length > LOOP_MAX) out.set(this.#scratch.subarray(from, from + length), at);
-      else for (let k = 0; k < length; k++) out[at + k] = this.#scratch[from + k];
+      at = this.#writeArgument(out, at, this.#bytes, length);
       this.#bytes += length;
-      at += length;
-      out[at++] = CR;
-      out[at++] = LF;
     }
+    return at;
+  }
+
+  /** Writes the arguments of the model with the key of this operation. */
+  #writeSame(out: Uint8Array, at: number): number {
+    let from = this.#modelBytes;
+    for (let i = 0; i < this.#modelArgc; i++) {
+      const length = this.#desc[this.#modelAt + i];
+      if (i !== this.key) at = this.#writeArgument(out, at, from, length);
+      else at = this.#writeArgument(out, at, this.#bytes, this.#desc[this.#at]);
+      from += length;
+    }
+    this.#bytes += this.#desc[this.#at++];
+    return at;
+  }
+
+  #writeArgument(out: Uint8Array, at: number, from: number, length: number): number {
+    at = writeCount(out, at, DOLLAR, length);
+    if (length > LOOP_MAX) out.set(this.#scratch.subarray(from, from + length), at);
+    else for (let k = 0; k < length; k++) out[at + k] = this.#scratch[from + k];
+    at += length;
+    out[at++] = CR;
+    out[at++] = LF;
     return at;
   }
 
   /** Words of the frame: the arguments, and the name where the opcode brings it. */
   #words(): number {
-    return HEADS[this.#opcode].length > 0 ? this.#argc + 1 : this.#argc;
+    const args = this.#same ? this.#modelArgc : this.#argc;
+    return HEADS[this.#opcode].length > 0 ? args + 1 : args;
   }
 
   /** Writes argument 1 as it is and leaves argument 0 out. */
@@ -144,6 +188,13 @@ class Frames {
     this.#opcode = head & 0xff;
     this.flags = (head >> HEAD_FLAGS_SHIFT) & 0xff;
     this.key = (head >> HEAD_KEY_SHIFT) & KEY_NONE;
+    const alike = this.#opcode | (this.key << HEAD_KEY_SHIFT);
+    this.#same = (this.flags & FLAG_SAME) !== 0;
+    if (this.#same) return this.#argc === 1 && alike === this.#model;
+    this.#model = this.key === KEY_NONE || this.#opcode === Opcode.RAW ? -1 : alike;
+    this.#modelAt = this.#at;
+    this.#modelArgc = this.#argc;
+    this.#modelBytes = this.#bytes;
     const least = this.#opcode === Opcode.RAW ? 2 : this.#opcode === Opcode.GENERIC ? 1 : 0;
     const most = this.#opcode === Opcode.RAW ? 2 : MOST;
     const known = this.#opcode < HEADS.length && this.#argc >= least && this.#argc <= most;

@@ -6,12 +6,13 @@
 //! frame     *3\r\n $3\r\nSET\r\n $2\r\nup\r\n $1\r\n1\r\n           count, name, arguments
 //! asking    *1\r\n$6\r\nASKING\r\n in front of it                  when FLAG_ASKING is set
 //! raw       argument 1 as it is                              opcode RAW: argument 0 only decides the slot
+//! same      the frame before it with another key             when FLAG_SAME is set: the key is all that is given
 //! ```
 //!
 //! Invariant: a frame is exactly `size` bytes, and an operation exists only after every word and byte of it was found in
 //! range, so writing cannot fail.
 
-use super::{FLAG_ASKING, KEY_NONE};
+use super::{FLAG_ASKING, FLAG_SAME, KEY_NONE};
 
 const ASKING: &[u8] = b"*1\r\n$6\r\nASKING\r\n";
 
@@ -39,7 +40,24 @@ const NAMES: [&[u8]; 12] = [
 pub(super) struct Operations<'a> {
     desc: &'a [i32],
     scratch: &'a [u8],
+    /// The last one that was given in full, if it can serve as model.
+    model: Option<Model<'a>>,
 }
+
+/// What operations that are the same but for their key take over.
+#[derive(Debug, Clone, Copy)]
+struct Model<'a> {
+    /// Opcode and key index.
+    head: u32,
+    name: &'a [u8],
+    lengths: &'a [i32],
+    bytes: &'a [u8],
+    /// Of the frame, without its key's argument.
+    size: usize,
+}
+
+/// Bits of a head that must agree.
+const ALIKE: u32 = KEY_NONE << 16 | 0xff;
 
 /// One operation, checked.
 #[derive(Debug, Clone, Copy)]
@@ -50,12 +68,14 @@ pub(super) struct Operation<'a> {
     lengths: &'a [i32],
     bytes: &'a [u8],
     pub key: Option<&'a [u8]>,
+    /// The argument that the key takes the place of, when `lengths` and `bytes` are those of another operation.
+    swapped: Option<usize>,
     pub size: usize,
 }
 
 impl<'a> Operations<'a> {
     pub fn new(scratch: &'a [u8], desc: &'a [i32]) -> Self {
-        Self { desc, scratch }
+        Self { desc, scratch, model: None }
     }
 
     #[inline(always)]
@@ -64,6 +84,13 @@ impl<'a> Operations<'a> {
         let (lengths, rest) = rest.split_at_checked(usize::try_from(argc).ok()?)?;
         let head = head as u32;
         let opcode = (head & 0xff) as usize;
+        if head >> 8 & FLAG_SAME != 0 {
+            let &[length] = lengths else { return None };
+            let (key, scratch) = self.scratch.split_at_checked(usize::try_from(length).ok()?)?;
+            self.desc = rest;
+            self.scratch = scratch;
+            return self.same(head, key);
+        }
         let raw = opcode == RAW;
         let name = if raw { b"" } else { *NAMES.get(opcode)? };
         if opcode == 0 && argc == 0 || raw && argc != 2 {
@@ -79,9 +106,6 @@ impl<'a> Operations<'a> {
         let (bytes, scratch) = self.scratch.split_at_checked(total)?;
         size = if raw { lengths[1] as usize } else { size + total };
         let flags = head >> 8 & 0xff;
-        if flags & FLAG_ASKING != 0 {
-            size += ASKING.len();
-        }
         let key = match head >> 16 & KEY_NONE {
             KEY_NONE => None,
             0 => Some(bytes.get(..*lengths.first()? as usize)?),
@@ -92,7 +116,27 @@ impl<'a> Operations<'a> {
         };
         self.desc = rest;
         self.scratch = scratch;
-        Some(Operation { name, flags, raw, lengths, bytes, key, size })
+        self.model = match key {
+            Some(key) if !raw => {
+                Some(Model { head: head & ALIKE, name, lengths, bytes, size: size - argument_size(key.len()) })
+            }
+            _ => None,
+        };
+        size += asking_size(flags);
+        Some(Operation { name, flags, raw, lengths, bytes, key, swapped: None, size })
+    }
+
+    /// The operation before with another key.
+    #[inline(always)]
+    fn same(&self, head: u32, key: &'a [u8]) -> Option<Operation<'a>> {
+        let Model { head: alike, name, lengths, bytes, size } = self.model?;
+        if head & ALIKE != alike {
+            return None;
+        }
+        let flags = head >> 8 & 0xff;
+        let size = size + argument_size(key.len()) + asking_size(flags);
+        let swapped = Some((head >> 16 & KEY_NONE) as usize);
+        Some(Operation { name, flags, raw: false, lengths, bytes, key: Some(key), swapped, size })
     }
 }
 
@@ -111,14 +155,27 @@ impl Operation<'_> {
         pen.count(b'*', self.lengths.len() as u32 + u32::from(!self.name.is_empty()));
         pen.put(self.name);
         let mut rest = self.bytes;
-        for &length in self.lengths {
-            let (argument, behind) = rest.split_at(length as usize);
-            pen.count(b'$', length as u32);
+        let swapped = self.swapped.unwrap_or(usize::MAX);
+        for (index, &length) in self.lengths.iter().enumerate() {
+            let (own, behind) = rest.split_at(length as usize);
+            let argument = if index == swapped { self.key.unwrap_or_default() } else { own };
+            pen.count(b'$', argument.len() as u32);
             pen.put(argument);
             pen.put(b"\r\n");
             rest = behind;
         }
     }
+}
+
+/// Bytes of an argument in its frame.
+#[inline(always)]
+fn argument_size(length: usize) -> usize {
+    5 + digits(length as u32) + length
+}
+
+#[inline(always)]
+fn asking_size(flags: u32) -> usize {
+    if flags & FLAG_ASKING == 0 { 0 } else { ASKING.len() }
 }
 
 struct Pen<'a> {

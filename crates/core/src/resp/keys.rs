@@ -2,10 +2,10 @@
 //!
 //! ```text
 //! desc      head | argc | length of each argument       head = opcode | flags << 8 | key index << 16
-//! scratch   [ … ] [ … ] [ key ] [ … ]
+//! scratch   [ … ] [ … ] [ key ] [ … ]                       [ key ] alone when FLAG_SAME is set
 //! ```
 
-use super::{FLAG_UNCOUNTED, KEY_NONE};
+use super::{FLAG_SAME, FLAG_UNCOUNTED, KEY_NONE};
 
 /// Walks the operations of `desc`, whose arguments lie in `scratch`, and gives the keys of those that count as hits: they have a
 /// key and not [`FLAG_UNCOUNTED`]. Ends before an operation that is not well formed.
@@ -23,14 +23,15 @@ impl<'a> Keys<'a> {
         Self { desc, scratch, left: count }
     }
 
-    /// The next operation: its key, when that counts.
+    /// The next operation: its key, if it has one, and whether that counts.
     #[inline(always)]
-    fn step(&mut self) -> Option<Option<&'a [u8]>> {
+    pub fn step(&mut self) -> Option<(Option<&'a [u8]>, bool)> {
         self.left = self.left.checked_sub(1)?;
         let (&[head, argc], rest) = self.desc.split_first_chunk()?;
         let (lengths, rest) = rest.split_at_checked(usize::try_from(argc).ok()?)?;
         let head = head as u32;
-        let index = (head >> 16 & KEY_NONE) as usize;
+        let same = head >> 8 & FLAG_SAME != 0;
+        let index = if same { 0 } else { (head >> 16 & KEY_NONE) as usize };
         let (mut from, mut total) = (0usize, 0usize);
         for (at, &length) in lengths.iter().enumerate() {
             if at == index {
@@ -41,10 +42,8 @@ impl<'a> Keys<'a> {
         let (bytes, scratch) = self.scratch.split_at_checked(total)?;
         self.desc = rest;
         self.scratch = scratch;
-        if head >> 8 & FLAG_UNCOUNTED != 0 {
-            return Some(None);
-        }
-        Some(lengths.get(index).and_then(|&length| bytes.get(from..from + length as usize)))
+        let key = lengths.get(index).and_then(|&length| bytes.get(from..from + length as usize));
+        Some((key, head >> 8 & FLAG_UNCOUNTED == 0))
     }
 }
 
@@ -54,7 +53,7 @@ impl<'a> Iterator for Keys<'a> {
     #[inline]
     fn next(&mut self) -> Option<&'a [u8]> {
         loop {
-            if let Some(key) = self.step()? {
+            if let (Some(key), true) = self.step()? {
                 return Some(key);
             }
         }
