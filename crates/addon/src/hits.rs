@@ -131,10 +131,11 @@ impl Seat {
 }
 
 fn positive(numbers: &[i32], name: &str) -> Result<(), Fault> {
-    match numbers.iter().find(|&&number| number < 0) {
-        Some(number) => Err(Fault::Range(format!("a {name} is {number}"))),
-        None => Ok(()),
+    if numbers.iter().fold(0, |signs, &number| signs | number) >= 0 {
+        return Ok(());
     }
+    let negative = numbers.iter().find(|&&number| number < 0).copied().unwrap_or_default();
+    Err(Fault::Range(format!("a {name} is {negative}")))
 }
 
 fn disagree() -> Fault {

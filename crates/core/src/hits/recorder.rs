@@ -122,7 +122,9 @@ impl Recording<'_, '_> {
     }
 
     /// Records one hit of each key.
+    #[inline(always)]
     pub fn keys<'k>(&mut self, mut keys: impl Iterator<Item = &'k [u8]>) {
+        let sets = self.window.sets;
         let mut block = [&[][..]; BLOCK];
         let mut hashes = [0; BLOCK];
         loop {
@@ -132,16 +134,14 @@ impl Recording<'_, '_> {
                 hashes[length] = hash64(key);
                 length += 1;
             }
-            for (&key, &hash) in block[..length].iter().zip(&hashes) {
-                if self.hits == u32::MAX {
-                    return;
-                }
-                self.hits += 1;
-                if self.window.sets.add(hash, 1) {
+            let counted = length.min((u32::MAX - self.hits) as usize);
+            self.hits += counted as u32;
+            for (&key, &hash) in block[..counted].iter().zip(&hashes) {
+                if sets.add(hash, 1) {
                     self.window.name(hash, key);
                 }
             }
-            if length < BLOCK {
+            if counted < BLOCK {
                 return;
             }
         }
@@ -152,6 +152,7 @@ impl Recording<'_, '_> {
     fn each(&self, keys: &[u8], lengths: &[i32], weight_of: impl Fn(usize) -> u32) {
         let mut rest = keys;
         let mut hashes = [0; BLOCK];
+        let sets = self.window.sets;
         for (block, lengths) in lengths.chunks(BLOCK).enumerate() {
             let start = rest;
             for (hash, &length) in hashes.iter_mut().zip(lengths) {
@@ -161,7 +162,7 @@ impl Recording<'_, '_> {
             }
             for (at, &hash) in hashes[..lengths.len()].iter().enumerate() {
                 let weight = weight_of(block * BLOCK + at);
-                if weight > 0 && self.window.sets.add(hash, weight) {
+                if weight > 0 && sets.add(hash, weight) {
                     self.window.name_nth(hash, start, lengths, at);
                 }
             }

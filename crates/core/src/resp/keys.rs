@@ -7,6 +7,9 @@
 
 use super::{FLAG_SAME, FLAG_UNCOUNTED, KEY_NONE};
 
+/// Bits of a head that are clear when the first argument is the key and the operation counts.
+const HEAD_PLAIN: u32 = KEY_NONE << 16 | FLAG_UNCOUNTED << 8;
+
 /// Walks the operations of `desc`, whose arguments lie in `scratch`, and gives the keys of those that count as hits: they have a
 /// key and not [`FLAG_UNCOUNTED`]. Ends before an operation that is not well formed.
 #[derive(Debug, Clone)]
@@ -28,6 +31,14 @@ impl<'a> Keys<'a> {
     pub fn step(&mut self) -> Option<(Option<&'a [u8]>, bool)> {
         self.left = self.left.checked_sub(1)?;
         let (&[head, argc], rest) = self.desc.split_first_chunk()?;
+        // Most have one argument, the key, and count.
+        if argc == 1 && head as u32 & HEAD_PLAIN == 0 {
+            let (&length, rest) = rest.split_first()?;
+            let (key, scratch) = self.scratch.split_at_checked(usize::try_from(length).ok()?)?;
+            self.desc = rest;
+            self.scratch = scratch;
+            return Some(Some(key));
+        }
         let (lengths, rest) = rest.split_at_checked(usize::try_from(argc).ok()?)?;
         let head = head as u32;
         let same = head >> 8 & FLAG_SAME != 0;
