@@ -37,7 +37,7 @@ impl<'a> Keys<'a> {
             let (key, scratch) = self.scratch.split_at_checked(usize::try_from(length).ok()?)?;
             self.desc = rest;
             self.scratch = scratch;
-            return Some(Some(key));
+            return Some((Some(key), true));
         }
         let (lengths, rest) = rest.split_at_checked(usize::try_from(argc).ok()?)?;
         let head = head as u32;
