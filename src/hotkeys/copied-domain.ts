@@ -37,6 +37,8 @@ export interface ReplicasListener {
   publish(): void;
   /** A domain's keys cannot be copied. Told once for each reason. */
   degraded(domain: string, reason: string): void;
+  /** A key (of a domain, by index) changes too often for copies; its copies are to be released. */
+  restless(domain: number, key: string): void;
 }
 
 /** The copies of a key, side by side: names, and nodes by index. */
@@ -82,14 +84,14 @@ export class CopiedDomain implements CopiesDomain, Watcher {
 
   // ── what the governor wants ──────────────────────────────────────────────────────────────────────────────────────
 
-  want(key: string, count: number): void {
+  want(key: string, count: number, always: boolean): void {
     const known = this.#keys.get(key);
     if (known !== undefined) {
-      known.resize(count);
+      known.resize(count, always);
       return;
     }
     if (!this.#mayCopy(key)) return;
-    const copies = new KeyCopies(key, count, this);
+    const copies = new KeyCopies(key, count, always, this);
     this.#keys.set(key, copies);
     this.#timer ??= setInterval(() => this.#beat(), BEAT_MS).unref();
     if (this.#opened) copies.stir();
@@ -190,6 +192,10 @@ export class CopiedDomain implements CopiesDomain, Watcher {
     this.#avoided.set(home, performance.now() + AVOID_MS);
   }
 
+  restless(key: string): void {
+    if (!this.#ended) this.#listener.restless(this.#config.index, key);
+  }
+
   // ── what is heard ────────────────────────────────────────────────────────────────────────────────────────────────
 
   changed(key: string | null): void {
@@ -199,7 +205,8 @@ export class CopiedDomain implements CopiesDomain, Watcher {
 
   /** What changed since it was lost will not be told. */
   deaf(): void {
-    if (!this.#ended) this.changed(null);
+    if (this.#ended) return;
+    for (const copies of this.#keys.values()) copies.doubted();
   }
 
   shaken(): void {

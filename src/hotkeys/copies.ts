@@ -1,7 +1,8 @@
 /**
  * The copies of one hot key, kept by the process that governs it. All that is done about them is done in rounds, one at a time:
  * look where they should be, tell all threads, read the original, fill. The invariant: a copy is filled only under a name that
- * all threads of the process know (so that their writes drop it), with a value read after its fence was put there.
+ * all threads of the process know (so that their writes drop it), with a value read after its fence was put there. A key that is
+not copied whatever its changes is listened to before it gets its first copy (see `unrest.ts`).
  */
 import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
@@ -13,6 +14,7 @@ import { HEAD_UNCOUNTED, headOf } from "../lane/op.js";
 import { FLAG_SHAPE, INTEGER_SHAPE, RAW_SHAPE, STORED_SHAPE } from "../lane/replies.js";
 import { Opcode } from "../native/types.js";
 import type { Place } from "./places.js";
+import { Unrest } from "./unrest.js";
 
 /** Age at which copies are filled anew, and at which an original that cannot be copied is looked at again. */
 const RENEW_MS = 2000;
@@ -46,6 +48,8 @@ export interface CopiesDomain {
   publish(): void;
   /** A node failed to do its part. */
   failed(home: number, error: KeylaneError): void;
+  /** A key changes too often for copies. Told once. */
+  restless(key: string): void;
 }
 
 /** The original as it was read. */
@@ -61,29 +65,44 @@ export class KeyCopies {
   /** Bytes of the value when last read; null before, and when it is no string. */
   bytes: number | null = null;
   readonly #domain: CopiesDomain;
+  readonly #unrest = new Unrest();
   #count: number;
+  /** Copied however often it changes. */
+  #always: boolean;
+  #restless = false;
   #due = true;
   #dueAt = 0;
   #round: Promise<void> | null = null;
   #ended = false;
 
-  constructor(key: string, count: number, domain: CopiesDomain) {
+  constructor(key: string, count: number, always: boolean, domain: CopiesDomain) {
     this.key = key;
     this.#count = count;
+    this.#always = always;
     this.#domain = domain;
   }
 
-  /** How many copies are wanted from now on. */
-  resize(count: number): void {
+  /** How many copies are wanted from now on, and whether that is so however often it changes. */
+  resize(count: number, always: boolean): void {
+    this.#always = always;
     if (count === this.#count) return;
     this.#count = count;
     this.stir();
   }
 
-  /** Someone changed the original, or may have unheard of. */
+  /** Someone changed the original. */
   changed(): void {
-    void this.#drop(this.places);
-    this.stir();
+    const tooOften = this.#unrest.changed(performance.now());
+    this.#renew();
+    if (!tooOften || this.#always || this.#restless || this.#ended) return;
+    this.#restless = true;
+    this.#domain.restless(this.key);
+  }
+
+  /** Someone may have changed the original, unheard of. */
+  doubted(): void {
+    this.#unrest.lost(performance.now());
+    this.#renew();
   }
 
   /** Begins a round soon. */
@@ -121,7 +140,7 @@ export class KeyCopies {
   /** One round. Gives when the next one is due at the latest, in milliseconds. */
   async #run(): Promise<number> {
     // An absent or unfit original gets no copies, so it is looked at before any are announced.
-    if (this.places.length === 0 && (await this.#read()) === null) return RECHECK_MS;
+    if (this.places.length === 0 && ((await this.#read()) === null || !(await this.#isSteady()))) return RECHECK_MS;
     await this.#settle();
     const { places } = this;
     if (places.length === 0 || this.#ended) return RENEW_MS;
@@ -140,6 +159,16 @@ export class KeyCopies {
     // Somebody wrote meanwhile: that is told, or was done by a thread of ours whose word may come late.
     if (filled.length < begun.length) this.#due = true;
     return begun.length === places.length ? RENEW_MS : RETRY_MS;
+  }
+
+  /** Listens for as long as it takes to tell how often the original changes. False when it is not to be copied now. */
+  async #isSteady(): Promise<boolean> {
+    while (!this.#always && !this.#unrest.steady(performance.now())) {
+      await sleep(ROUND_MS, undefined, { ref: false });
+      if (this.#restless || this.#ended) return false;
+      if (this.#unrest.deaf && (await this.#read()) === null) return false;
+    }
+    return true;
   }
 
   /** Puts the copies where they should be. */
@@ -163,7 +192,9 @@ export class KeyCopies {
   async #read(): Promise<Original | null> {
     const life = this.#call(HEAD_PTTL, this.key, null, INTEGER_SHAPE);
     const value = this.#call(HEAD_GET, this.key, null, null);
+    this.#unrest.asked();
     const [told, read] = await Promise.allSettled([life, value]);
+    if (told.status === "fulfilled") this.#unrest.answered(performance.now());
     if (read.status === "rejected") {
       if ((read.reason as KeylaneError).code !== "KEYLANE_ERR_WRONGTYPE") throw read.reason;
       this.bytes = null;
@@ -192,6 +223,11 @@ export class KeyCopies {
       if (result.status === "rejected") this.#domain.failed(place.home, result.reason as KeylaneError);
       return result.status === "fulfilled" && result.value !== false;
     });
+  }
+
+  #renew(): void {
+    void this.#drop(this.places);
+    this.stir();
   }
 
   #drop(places: readonly Place[]): Promise<unknown> {

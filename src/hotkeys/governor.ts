@@ -26,6 +26,8 @@ const SURE = 0.95;
 const CALM = 0.7;
 const CALM_WINDOWS = 3;
 const CALM_MS = 5000;
+/** A report waits so long at most for what can be done about its key to be decided, in milliseconds. */
+const WAIT_MS = 1000;
 /** Reports of a key and level are so far apart, in milliseconds. */
 const REPORT_MS = 60_000;
 /** Keys whose reports are remembered. */
@@ -33,6 +35,8 @@ const MAX_REPORTS = 10_000;
 
 /** Who acts on what the governor finds. */
 export interface GovernorHooks {
+  /** Whether it is known what can be done about a key, so that its report can tell. */
+  isDecided(key: HotKey): boolean;
   /** A key is to be reported at a level. */
   hot(key: HotKey, level: HotLevel): void;
   /** A key is no longer hot by this process's count. */
@@ -196,6 +200,7 @@ export class Governor {
     }
     if (critical) this.#report(key, "critical", now);
     else if (key.rate >= SURE * rule.warn) this.#report(key, "warn", now);
+    if (key.due !== null) this.#tell(key, key.rate < SURE * rule[key.due.level], now);
     return key.state !== state;
   }
 
@@ -219,9 +224,19 @@ export class Governor {
     this.#hooks.left(key);
   }
 
+  /** Has a report be due, unless it was made not long ago. */
   #report(key: HotKey, level: HotLevel, now: number): void {
+    if (key.due !== null && (key.due.level === "critical" || level === "warn")) return;
+    const reports = this.#reports.get(key.id);
+    if (reports === undefined || now - reports[level] >= REPORT_MS) key.due = { level, since: now };
+  }
+
+  /** Reports what is due, once it is decided what can be done; `falls`: the key is about to leave that level. */
+  #tell(key: HotKey, falls: boolean, now: number): void {
+    const { level, since } = key.due!;
+    if (!falls && now - since < WAIT_MS && !this.#hooks.isDecided(key)) return;
+    key.due = null;
     let reports = this.#reports.get(key.id);
-    if (reports !== undefined && now - reports[level] < REPORT_MS) return;
     if (reports === undefined) {
       if (this.#reports.size >= MAX_REPORTS) this.#reports.delete(this.#reports.keys().next().value!);
       reports = { warn: -Infinity, critical: -Infinity };

@@ -2,6 +2,10 @@
 import type { SharedHotKey } from "./sources/source.js";
 import type { HotLevel, HotState } from "./types.js";
 
+/** How long a key that changes too often is not copied: at first, and, doubled each time, at most. */
+const FIRST_REST_MS = 30_000;
+const LONGEST_REST_MS = 480_000;
+
 export class HotKey {
   /** Tells keys apart; see `HotRow`. */
   readonly id: string;
@@ -28,12 +32,22 @@ export class HotKey {
   stateSince: number;
   /** Windows that it has been cooling. */
   calm = 0;
-  /** Bytes of its value when it became hot; null before it was asked for, -1 when that is not known. */
+  /** Bytes of its value when it became hot; null when that is not known. */
   valueBytes: number | null = null;
+  /** That was asked for, and not answered yet. */
+  measuring = false;
+  measured = false;
   /** Full names of the copies of its value, as they were published last. */
   replicas: readonly string[] = [];
   /** Copies that this process was asked to make. */
   copies = 0;
+  /** … however often it changes. */
+  always = false;
+  /** It changed too often for copies: until when none are tried, and how long that is next time. */
+  restlessUntil = -Infinity;
+  restMs = FIRST_REST_MS;
+  /** A report that is due: its level, and since when. */
+  due: { readonly level: HotLevel; readonly since: number } | null = null;
 
   constructor(id: string, key: string, domain: number, actable: boolean, now: number) {
     this.id = id;
@@ -47,6 +61,12 @@ export class HotKey {
   /** Nothing makes it hot any more. */
   get cold(): boolean {
     return !this.own && this.pinned === null && this.remote === null;
+  }
+
+  /** It changes too often for copies. */
+  rest(now: number): void {
+    this.restlessUntil = now + this.restMs;
+    this.restMs = Math.min(LONGEST_REST_MS, this.restMs * 2);
   }
 
   /** Enters a state, unless it is there. */

@@ -61,7 +61,8 @@ export class HotKeys {
     const own = domains.map(({ lane, cache }) => new Domain(lane, cache));
     const loop = new HotLoop(policy, own, set, detector, listener);
     const lanes = domains.map(({ lane }) => lane);
-    loop.act(new Replicas(lanes, router, { publish: () => loop.publish(), degraded }));
+    const restless = (domain: number, key: string): void => loop.restless(domain, key);
+    loop.act(new Replicas(lanes, router, { publish: () => loop.publish(), degraded, restless }));
     this.#loop = loop;
   }
 

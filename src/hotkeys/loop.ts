@@ -70,6 +70,7 @@ export class HotLoop {
     this.#listener = listener;
     this.#plans = new Plans(policy, domains);
     this.#governor = new Governor(policy.rules, (key) => this.#plans.mayAct(key), {
+      isDecided: (key) => this.#plans.isDecided(key, this.#now),
       hot: (key, level) => this.#hot(key, level),
       recovered: (key) => this.#recovered(key),
       entered: (key) => this.#entered(key),
@@ -170,7 +171,14 @@ export class HotLoop {
   #hot(key: HotKey, level: HotLevel): void {
     this.counts.reported += 1;
     const { domain, node } = this.#plans.placeOf(key);
-    this.#listener.hot({ key: key.key, domain, rate: key.rate, level, node, action: this.#plans.actionOf(key) });
+    this.#listener.hot({
+      key: key.key,
+      domain,
+      rate: key.rate,
+      level,
+      node,
+      action: this.#plans.actionOf(key, this.#now),
+    });
   }
 
   #recovered(key: HotKey): void {
@@ -179,12 +187,20 @@ export class HotLoop {
     const { domain, node } = this.#plans.placeOf(key);
     const hotMs = this.#now - key.hotSince;
     const { rate, level } = key;
-    this.#listener.recovered({ key: key.key, domain, rate, level, node, action: this.#plans.actionOf(key), hotMs });
+    this.#listener.recovered({
+      key: key.key,
+      domain,
+      rate,
+      level,
+      node,
+      action: this.#plans.actionOf(key, this.#now),
+      hotMs,
+    });
   }
 
   #entered(key: HotKey): void {
     this.#stale = true;
-    if (key.actable && key.valueBytes === null) void this.#measure(key);
+    if (key.actable && !key.measured) void this.#measure(key);
   }
 
   #left(key: HotKey): void {
@@ -203,15 +219,16 @@ export class HotLoop {
 
   /** Asks how long the value is, once: what is too long is not cached, and big ones are told as such. */
   async #measure(key: HotKey): Promise<void> {
-    key.valueBytes = -1;
+    key.measured = true;
+    key.measuring = true;
     const { lane } = this.#domains[key.domain]!;
     try {
-      const length = Number(await lane.call(HEAD_STRLEN, "STRLEN", [key.key], INTEGER_SHAPE));
-      key.valueBytes = length;
+      key.valueBytes = Number(await lane.call(HEAD_STRLEN, "STRLEN", [key.key], INTEGER_SHAPE));
       this.#stale = true;
     } catch {
       // No string, or nobody answers: then nothing is known of it.
     }
+    key.measuring = false;
   }
 
   /**
@@ -229,10 +246,20 @@ export class HotLoop {
         return;
       }
     }
-    const wanted = this.#plans.copiesOf(key);
-    if (wanted <= key.copies) return;
+    const wanted = Math.max(key.copies, this.#plans.copiesOf(key, this.#now));
+    const always = (key.pinned ?? 0) > 0;
+    if (wanted === key.copies && (wanted === 0 || always === key.always)) return;
     key.copies = wanted;
-    replicas.want(domain, key.key, wanted);
+    key.always = always;
+    replicas.want(domain, key.key, wanted, always);
+  }
+
+  /** A key (of a domain) changes too often for the copies that this process has made or is about to make. */
+  restless(domain: number, name: string): void {
+    const key = this.#governor.find(name);
+    if (key === undefined || key.domain !== domain || key.copies === 0) return;
+    key.rest(this.#now);
+    this.#release(key);
   }
 
   /** Gives up the copies that this process made; they stay in the hot set until they are gone. */

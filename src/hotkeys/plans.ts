@@ -34,18 +34,26 @@ export class Plans {
     return actable && cache !== null && (valueBytes ?? 0) <= cache.policy.maxValueBytes;
   }
 
-  /** Copies that it should have by this process's doing. */
-  copiesOf(key: HotKey): number {
+  /** Copies that it should have by this process's doing, as of the window at `now`. */
+  copiesOf(key: HotKey, now: number): number {
     if (!key.actable) return 0;
     const { replicas, nodeLimit } = this.#policy.rules[key.domain]!;
-    const spread = replicas && key.own && key.level === "critical" && !this.isCached(key);
+    const rests = now < key.restlessUntil;
+    const spread = replicas && key.own && key.level === "critical" && !rests && !this.isCached(key);
     const needed = spread ? Math.ceil((key.rate / nodeLimit) * SPARE) : 0;
     return Math.min(this.most(key.domain, key.key), Math.max(needed, key.pinned ?? 0));
   }
 
-  actionOf(key: HotKey): HotAction {
+  actionOf(key: HotKey, now: number): HotAction {
     if (this.isCached(key)) return "l1";
-    return key.replicas.length > 0 || this.copiesOf(key) > 0 ? "replicas" : "none";
+    return key.replicas.length > 0 || this.copiesOf(key, now) > 0 ? "replicas" : "none";
+  }
+
+  /** Whether it is known what can be done about it: how long its value is, and whether it keeps still enough for copies. */
+  isDecided(key: HotKey, now: number): boolean {
+    if (!key.actable) return true;
+    if (key.measuring) return false;
+    return this.isCached(key) || key.replicas.length > 0 || this.copiesOf(key, now) === 0;
   }
 
   /** Name of its domain, and the node that serves its slot now. */
@@ -57,8 +65,7 @@ export class Plans {
   }
 
   describe(key: HotKey, now: number): HotKeyInfo {
-    const { state, level, rate, upper, peak, replicas, own, pinned, remote } = key;
-    const valueBytes = key.valueBytes === -1 ? null : key.valueBytes;
+    const { state, level, rate, upper, peak, replicas, valueBytes, own, pinned, remote } = key;
     return {
       key: key.key,
       ...this.placeOf(key),
@@ -67,7 +74,7 @@ export class Plans {
       rate,
       upper,
       peak,
-      action: this.actionOf(key),
+      action: this.actionOf(key, now),
       replicas,
       valueBytes,
       big: (valueBytes ?? 0) > BIG_BYTES,

@@ -22,10 +22,11 @@ export class Replicas {
   /**
    * Has up to `count` copies of a key made and kept, each on a primary of its own that is not the original's; more or fewer than
    * before when there are some. None are made where the domain is no cluster, where changes are not told, while the key is
-   * absent or is no string, and for a key whose prefix holds a `{`.
+   * absent or is no string, and for a key whose prefix holds a `{`. Unless they are wanted `always`, a key is listened to first,
+   * and the listener hears when it changes too often for copies to be of use: then none were made, or no more are.
    */
-  want(domain: number, key: string, count: number): void {
-    this.#domains[domain]!.want(key, count);
+  want(domain: number, key: string, count: number, always: boolean): void {
+    this.#domains[domain]!.want(key, count, always);
   }
 
   /** Gives a key's copies up. Resolves when they are gone (those on nodes that do not answer: in 5 s) and threads are told. */

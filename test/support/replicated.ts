@@ -36,6 +36,8 @@ export class Replicated {
   readonly set: HotSet;
   /** Reasons told as degraded. */
   readonly degraded: string[] = [];
+  /** Keys told to change too often. */
+  readonly restless: string[] = [];
   readonly #keys = new Set<string>();
 
   private constructor(lanes: Keylane, options: OpenOptions) {
@@ -47,6 +49,7 @@ export class Replicated {
     this.replicas = new Replicas(domains, new Router(prefixes, fallback), {
       publish: () => this.#publish(),
       degraded: (_, reason) => this.degraded.push(reason),
+      restless: (_, key) => this.restless.push(key),
     });
   }
 
@@ -63,10 +66,10 @@ export class Replicated {
     return this.replicas.of(0, key).replicas;
   }
 
-  /** Wants copies. */
-  want(key: string, count: number): void {
+  /** Wants copies, by default however often the key changes. */
+  want(key: string, count: number, always = true): void {
     this.#keys.add(key);
-    this.replicas.want(0, key, count);
+    this.replicas.want(0, key, count, always);
   }
 
   /** Adopts copies of another process. */

@@ -16,6 +16,7 @@ class Bench {
   readonly reported: string[] = [];
   readonly recovered: string[] = [];
   readonly governor = new Governor([RULES], () => true, {
+    isDecided: () => true,
     hot: ({ key }) => void this.reported.push(key),
     recovered: ({ key }) => void this.recovered.push(key),
     entered: () => {},

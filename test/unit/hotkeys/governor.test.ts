@@ -11,9 +11,11 @@ const RULES = { warn: 5000, critical: 20_000, nodeLimit: 50_000, replicas: true 
 let told: string[] = [];
 let governor = make();
 let now = 0;
+let decided = true;
 
 function make(mayAct: (key: string) => boolean = () => true): Governor {
   return new Governor([RULES, null], mayAct, {
+    isDecided: () => decided,
     hot: ({ key, rate }, level) => told.push(`hot ${key} ${level} ${rate}`),
     recovered: ({ key, level }) => told.push(`recovered ${key} ${level}`),
     entered: ({ key, level }) => told.push(`entered ${key} ${level}`),
@@ -25,6 +27,7 @@ beforeEach(() => {
   told = [];
   governor = make();
   now = 1000;
+  decided = true;
 });
 
 function row(key: string, lower: number, upper = lower, domain = 0): HotRow {
@@ -61,6 +64,27 @@ describe("governor", () => {
     assert.deepEqual(states(), ["k hot critical"]);
     window([row("other", 60_000)]);
     assert.deepEqual(heard(), ["entered other warn", "entered other critical", "hot other critical 60000"]);
+  });
+
+  it("a report waits until it is decided what can be done, for a second at most, and while the key stays there", () => {
+    decided = false;
+    windows(5, [row("k", 6000)]);
+    assert.deepEqual(heard(), ["entered k warn"]);
+    decided = true;
+    window([row("k", 6100)]);
+    assert.deepEqual(heard(), ["hot k warn 6100"]);
+    decided = false;
+    windows(10, [row("k", 30_000)]);
+    assert.deepEqual(heard(), ["entered k critical"]);
+    window([row("k", 31_000)]);
+    assert.deepEqual(heard(), ["hot k critical 31000"], "a second later");
+    windows(3, [row("l", 6000)]);
+    windows(3, [row("l", 30_000)]);
+    assert.deepEqual(heard(), ["entered l warn", "entered l critical"], "the warning gives way");
+    window([row("l", 15_000)]);
+    assert.deepEqual(heard(), ["hot l critical 15000"]);
+    windows(20, [row("l", 15_000)]);
+    assert.deepEqual(heard(), []);
   });
 
   it("reports once a minute per key and level, while the key stays there", () => {

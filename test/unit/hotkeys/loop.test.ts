@@ -18,6 +18,8 @@ let set = new HotSet();
 let loop = make();
 let now = 0;
 let most = 2;
+/** Whether keys change too often for copies. */
+let restless = false;
 /** What giving copies up waits for. */
 let gone: Promise<void> = Promise.resolve();
 let say: (others: readonly SharedHotKey[]) => void = () => {};
@@ -43,9 +45,13 @@ class Copies implements LoopReplicas {
     return this.own.size > 0;
   }
 
-  want(_: number, key: string, count: number): void {
-    log.push(`want ${key} ${count}`);
+  want(_: number, key: string, count: number, always: boolean): void {
+    log.push(`want ${key} ${count}${always ? " always" : ""}`);
     queueMicrotask(() => {
+      if (restless && !always) {
+        loop.restless(0, key);
+        return;
+      }
       this.own.set(
         key,
         Array.from({ length: count }, (__, at) => `${key}#${at}`),
@@ -102,6 +108,7 @@ beforeEach(async () => {
   rows = [];
   now = 0;
   most = 2;
+  restless = false;
   gone = Promise.resolve();
   set = new HotSet();
   loop = make();
@@ -148,12 +155,16 @@ const tries = (lines: string[]): number => lines.filter((line) => line.startsWit
 
 describe("the loop of hot keys", () => {
   it("copies what is critical, as often as its rate asks for, and undoes it in order", async () => {
-    assert.deepEqual(await windows(1, { k: 6000 }), ["hot k warn none 10.0.0.1:7001", "told [k warn]"]);
+    assert.deepEqual(await windows(2, { k: 6000 }), [
+      "told [k warn]",
+      "hot k warn none 10.0.0.1:7001",
+      "told [k warn]",
+    ]);
     assert.deepEqual(await windows(2, { k: 30_000 }), [
-      "hot k critical replicas 10.0.0.1:7001",
       "want k 1",
       "told [k critical]",
       "told [k critical k#0]",
+      "hot k critical replicas 10.0.0.1:7001",
     ]);
     assert.deepEqual(inSet(), ["k+k#0"]);
     const more = await windows(15, { k: 60_000 });
@@ -172,6 +183,46 @@ describe("the loop of hot keys", () => {
     );
     assert.deepEqual(loop.list(now), []);
     assert.equal(loop.acting, true, "a source must be left");
+  });
+
+  it("a key that changes too often is not copied, and tried again after 30 s, 60 s and so on", async () => {
+    restless = true;
+    const lines = await windows(600, { k: 30_000 });
+    assert.equal(lines.filter((line) => line.startsWith("want")).length, 1 + 1, "at 0.2 s and 30.2 s");
+    assert.ok(lines.includes("hot k critical none 10.0.0.1:7001"), lines.join("; "));
+    assert.deepEqual([loop.list(now)[0]!.action, inSet()], ["none", ["k"]]);
+    assert.equal(tries(await windows(300, { k: 30_000 })), 0, "until 90 s");
+    assert.equal(tries(await windows(600, { k: 30_000 })), 1);
+    assert.equal(tries(await windows(600, { k: 30_000 })), 0, "until 210 s");
+    restless = false;
+    assert.equal(tries(await windows(600, { k: 30_000 })), 1);
+    assert.deepEqual(inSet(), ["k+k#0"]);
+    loop.restless(0, "k");
+    await windows(1, { k: 30_000 });
+    assert.deepEqual([loop.list(now)[0]!.action, inSet()], ["none", ["k"]], "copies that were there are given up");
+    assert.equal(tries(await windows(2390, { k: 30_000 })), 0, "for 4 min now");
+    assert.equal(tries(await windows(20, { k: 30_000 })), 1);
+  });
+
+  it("forgets that when the key has calmed down; pinned copies are made all the same", async () => {
+    restless = true;
+    assert.equal(tries(await windows(10, { k: 30_000 })), 1);
+    loop.pin("k", 0, 1);
+    assert.deepEqual(
+      (await windows(5, { k: 30_000 })).filter((line) => line.startsWith("want")),
+      ["want k 1 always"],
+    );
+    assert.deepEqual(inSet(), ["k+k#0"]);
+    loop.unpin("k");
+    assert.deepEqual(
+      (await windows(5, { k: 30_000 })).filter((line) => line.startsWith("want")),
+      ["want k 1"],
+      "now only while it keeps still",
+    );
+    assert.deepEqual(inSet(), ["k"]);
+    await windows(70, {});
+    assert.deepEqual(loop.list(now), []);
+    assert.equal(tries(await windows(10, { k: 30_000 })), 1);
   });
 
   it("two processes that began at once: one of them gives its copies up for the other's", async () => {
@@ -223,7 +274,7 @@ describe("the loop of hot keys", () => {
   it("pins with copies, and takes them back", async () => {
     loop.pin("p", 0, 2);
     const pinned = await windows(2, {});
-    assert.ok(pinned.includes("want p 2"));
+    assert.ok(pinned.includes("want p 2 always"));
     assert.deepEqual(inSet(), ["p+p#0+p#1"]);
     assert.equal(loop.unpin("p"), true);
     await new Promise(setImmediate);
