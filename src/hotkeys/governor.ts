@@ -37,8 +37,8 @@ const MAX_REPORTS = 10_000;
 export interface GovernorHooks {
   /** Whether it is known what can be done about a key, so that its report can tell. */
   isDecided(key: HotKey): boolean;
-  /** A key is to be reported at a level. */
-  hot(key: HotKey, level: HotLevel): void;
+  /** A key is to be reported at a level, with a rate that it had for certain. */
+  hot(key: HotKey, level: HotLevel, rate: number): void;
   /** A key is no longer hot by this process's count. */
   recovered(key: HotKey): void;
   /** A key is hot from now on, or more or less is to be done about it. */
@@ -228,12 +228,12 @@ export class Governor {
   #report(key: HotKey, level: HotLevel, now: number): void {
     if (key.due !== null && (key.due.level === "critical" || level === "warn")) return;
     const reports = this.#reports.get(key.id);
-    if (reports === undefined || now - reports[level] >= REPORT_MS) key.due = { level, since: now };
+    if (reports === undefined || now - reports[level] >= REPORT_MS) key.due = { level, since: now, rate: key.rate };
   }
 
   /** Reports what is due, once it is decided what can be done; `falls`: the key is about to leave that level. */
   #tell(key: HotKey, falls: boolean, now: number): void {
-    const { level, since } = key.due!;
+    const { level, since, rate } = key.due!;
     if (!falls && now - since < WAIT_MS && !this.#hooks.isDecided(key)) return;
     key.due = null;
     let reports = this.#reports.get(key.id);
@@ -246,7 +246,7 @@ export class Governor {
     // What is known to be critical need not be told to be warm.
     if (level === "critical") reports.warn = now;
     key.reported = true;
-    this.#hooks.hot(key, level);
+    this.#hooks.hot(key, level, Math.max(rate, key.rate));
   }
 
   #forgetReports(now: number): void {

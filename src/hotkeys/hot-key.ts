@@ -46,8 +46,8 @@ export class HotKey {
   /** It changed too often for copies: until when none are tried, and how long that is next time. */
   restlessUntil = -Infinity;
   restMs = FIRST_REST_MS;
-  /** A report that is due: its level, and since when. */
-  due: { readonly level: HotLevel; readonly since: number } | null = null;
+  /** A report that is due: its level, since when, and the rate then. */
+  due: { readonly level: HotLevel; readonly since: number; readonly rate: number } | null = null;
 
   constructor(id: string, key: string, domain: number, actable: boolean, now: number) {
     this.id = id;

@@ -71,7 +71,7 @@ export class HotLoop {
     this.#plans = new Plans(policy, domains);
     this.#governor = new Governor(policy.rules, (key) => this.#plans.mayAct(key), {
       isDecided: (key) => this.#plans.isDecided(key, this.#now),
-      hot: (key, level) => this.#hot(key, level),
+      hot: (key, level, rate) => this.#hot(key, level, rate),
       recovered: (key) => this.#recovered(key),
       entered: (key) => this.#entered(key),
       left: (key) => this.#left(key),
@@ -168,7 +168,7 @@ export class HotLoop {
 
   // ── what the governor tells ──────────────────────────────────────────────────────────────────────────────────────
 
-  #hot(key: HotKey, level: HotLevel): void {
+  #hot(key: HotKey, level: HotLevel, rate: number): void {
     this.counts.reported += 1;
     const { domain, node } = this.#plans.placeOf(key);
     this.#listener.hot({

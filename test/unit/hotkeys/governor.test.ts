@@ -16,7 +16,7 @@ let decided = true;
 function make(mayAct: (key: string) => boolean = () => true): Governor {
   return new Governor([RULES, null], mayAct, {
     isDecided: () => decided,
-    hot: ({ key, rate }, level) => told.push(`hot ${key} ${level} ${rate}`),
+    hot: ({ key }, level, rate) => told.push(`hot ${key} ${level} ${rate}`),
     recovered: ({ key, level }) => told.push(`recovered ${key} ${level}`),
     entered: ({ key, level }) => told.push(`entered ${key} ${level}`),
     left: ({ key }) => told.push(`left ${key}`),
@@ -82,7 +82,7 @@ describe("governor", () => {
     windows(3, [row("l", 30_000)]);
     assert.deepEqual(heard(), ["entered l warn", "entered l critical"], "the warning gives way");
     window([row("l", 15_000)]);
-    assert.deepEqual(heard(), ["hot l critical 15000"]);
+    assert.deepEqual(heard(), ["hot l critical 30000"], "before it leaves the level");
     windows(20, [row("l", 15_000)]);
     assert.deepEqual(heard(), []);
   });
