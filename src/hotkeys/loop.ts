@@ -174,7 +174,7 @@ export class HotLoop {
     this.#listener.hot({
       key: key.key,
       domain,
-      rate: key.rate,
+      rate,
       level,
       node,
       action: this.#plans.actionOf(key, this.#now),
