@@ -46,7 +46,12 @@ async function connectionsOf(node: SandboxNode): Promise<number> {
 
 async function setUp(coverage: "yes" | "no"): Promise<[SandboxCluster, Keylane<never>, string[][]]> {
   const cluster = await startCluster({ config: { "cluster-require-full-coverage": coverage } });
-  const lanes = await openLanes({ domains: { all: { prefixes: [""], nodes: cluster.seeds } }, commandTimeoutMs: 500 });
+  const lanes = await openLanes({
+    domains: { all: { prefixes: [""], nodes: cluster.seeds } },
+    commandTimeoutMs: 500,
+    // The load makes keys hot, and copies are made over connections of their own.
+    hotKeys: false,
+  });
   const shards = await Promise.all(cluster.primaries.map((node) => keysOn(cluster, node, 5)));
   return [cluster, lanes as unknown as Keylane<never>, shards];
 }

@@ -152,11 +152,18 @@ describe("slot moves", () => {
   });
 });
 
+/** After so long the cluster gives a node up that does not answer. */
+async function timeout(ms: number): Promise<void> {
+  await Promise.all(c6.value.nodes.map((node) => node.command("CONFIG", "SET", "cluster-node-timeout", ms)));
+}
+
 describe("ill nodes", () => {
   it("a node that hangs with a copy costs no read and no write, and its copy is not read until it is made anew", async () => {
     const rig = await hot("0");
     const names = rig.of(KEY);
     const [home] = await homes(rig);
+    // The cluster itself is not to notice, however long this takes: that it is down is another matter.
+    await timeout(60_000);
     const traffic = new Traffic(rig.lanes);
     home!.pause();
     try {
@@ -165,6 +172,7 @@ describe("ill nodes", () => {
       await until(() => traffic.reads > reads + 100);
     } finally {
       home!.resume();
+      await timeout(1000);
     }
     await until(() => rig.of(KEY).length === 2, { timeoutMs: 20_000 });
     const last = await traffic.stop();
