@@ -36,7 +36,7 @@ const LONGEST_REST = 1024;
 
 const NO_LIMITS: CallLimits = {};
 const HEAD_READ = HEAD_GET | HEAD_UNCOUNTED;
-const HEAD_DROP = headOf(Opcode.DEL, 0, false) | HEAD_UNCOUNTED;
+const HEAD_DROP = headOf(Opcode.DEL, 0, false);
 
 /** Failures that the original would give as well. */
 const FINAL: ReadonlySet<KeylaneErrorCode> = new Set([
@@ -189,7 +189,7 @@ export class HotReplicas implements WriteGate {
     const left = Math.max(LEAST_DROP_MS, deadline - deadlineIn(0));
     const timeoutMs = Math.min(left, this.#lane.config.commandTimeoutMs);
     const drops = all.flatMap(({ names }) =>
-      names.map((name) => this.#lane.call(HEAD_DROP, name, [fenceOf(name)], FLAG_SHAPE, { timeoutMs })),
+      names.map((name) => this.#lane.own(HEAD_DROP, name, [fenceOf(name)], FLAG_SHAPE, { timeoutMs }, false)),
     );
     const results = await Promise.allSettled(drops);
     if (results.every(({ status }) => status === "fulfilled")) return;
@@ -199,19 +199,23 @@ export class HotReplicas implements WriteGate {
   async #ask(copies: Copies, at: number, { timeoutMs, signal }: CallLimits): Promise<unknown> {
     const deadline = deadlineIn(timeoutMs ?? this.#lane.config.commandTimeoutMs);
     const half = Math.max(1, (deadline - deadlineIn(0)) >> 1);
+    let moved = false;
     try {
-      const value = await this.#lane.call(HEAD_READ, copies.names[at]!, null, null, { signal, timeoutMs: half });
+      const value = await this.#lane.own(HEAD_GET, copies.names[at]!, null, null, { signal, timeoutMs: half }, true);
       if (value === null) copies.missed();
       else if (this.#atHome(copies, at)) {
         copies.found();
         return value;
-      }
+      } else moved = true;
     } catch (error) {
-      if (FINAL.has((error as KeylaneError).code)) throw error;
-      copies.shun(at);
+      // What the original would fail with as well, it is asked for all the same: that call is the caller's.
+      if (!FINAL.has((error as KeylaneError).code)) copies.shun(at);
     }
     const left = Math.max(1, deadline - deadlineIn(0));
-    return this.#lane.call(HEAD_READ, copies.key, null, null, { signal, timeoutMs: left });
+    const again = { signal, timeoutMs: left };
+    // A value that is not believed stands for the call all the same.
+    if (moved) return this.#lane.own(HEAD_GET, copies.key, null, null, again, false);
+    return this.#lane.call(HEAD_READ, copies.key, null, null, again);
   }
 
   #mayRead(copies: Copies, at: number): boolean {

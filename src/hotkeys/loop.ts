@@ -5,7 +5,7 @@
  */
 import type { Domain } from "../cache/domain.js";
 import { INTEGER_SHAPE } from "../lane/replies.js";
-import { HEAD_UNCOUNTED, headOf } from "../lane/op.js";
+import { headOf } from "../lane/op.js";
 import { MERGE_MS } from "../native/hits-types.js";
 import { Opcode } from "../native/types.js";
 import type { HotEntry, HotSet } from "../shared/hot-set.js";
@@ -21,7 +21,7 @@ import type { HotKeyEvent, HotKeyInfo, HotKeyRecoveredEvent, HotLevel } from "./
 
 /** Rows read in a window. */
 const MAX_ROWS = 1000;
-const HEAD_STRLEN = headOf(Opcode.GENERIC, 1, true) | HEAD_UNCOUNTED;
+const HEAD_STRLEN = headOf(Opcode.GENERIC, 1, true);
 
 /** What the loop needs of `Replicas`. */
 export type LoopReplicas = Pick<
@@ -223,7 +223,7 @@ export class HotLoop {
     key.measuring = true;
     const { lane } = this.#domains[key.domain]!;
     try {
-      key.valueBytes = Number(await lane.call(HEAD_STRLEN, "STRLEN", [key.key], INTEGER_SHAPE));
+      key.valueBytes = Number(await lane.own(HEAD_STRLEN, "STRLEN", [key.key], INTEGER_SHAPE, {}, false));
       this.#stale = true;
     } catch {
       // No string, or nobody answers: then nothing is known of it.

@@ -35,6 +35,10 @@ export class ClosedLane implements Lane {
     return this.#refuse();
   }
 
+  own(): Promise<never> {
+    return this.#refuse();
+  }
+
   ask(op: AskingOp): void {
     op.settle(this.#refuse());
   }

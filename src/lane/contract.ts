@@ -76,6 +76,18 @@ export interface Lane {
     limits?: CallLimits,
     script?: string | null,
   ): Promise<unknown>;
+  /**
+   * As `call`, for what keylane does by itself: neither `stats` nor the counters of keys tell it. With `stands` it is made in
+   * place of a caller's call, and `stats` tell it once it gives a value other than null.
+   */
+  own(
+    head: number,
+    first: WireArg,
+    rest: readonly WireArg[] | null,
+    shape: Shape | null,
+    limits: CallLimits,
+    stands: boolean,
+  ): Promise<unknown>;
   /** As `call`, for an operation that settles itself; its deadline is set here. */
   ask(op: AskingOp, limits: CallLimits): void;
   /** A value together with the key's remaining life. Only the value's reply settles: by itself, errors as rejected promises. */

@@ -25,7 +25,7 @@ import type { Keeper, KeeperLane } from "./keeper.js";
 import { oversize } from "./limits.js";
 import { Moves } from "./moves.js";
 import type { NodeLane, NodeOwner } from "./node.js";
-import { HEAD_GET, HEAD_UNCOUNTED, OP_INTERNAL, Op, QUEUED, SENT, SETTLED, headOf } from "./op.js";
+import { HEAD_GET, HEAD_UNCOUNTED, OP_INTERNAL, OP_OWN, Op, QUEUED, SENT, SETTLED, headOf } from "./op.js";
 import type { AskingOp, Block, Settle, Stamper, WireArg } from "./op.js";
 import { Outbox } from "./outbox.js";
 import type { OutboxOwner } from "./outbox.js";
@@ -37,6 +37,7 @@ import { RingKeeper } from "./ring-keeper.js";
 import { SingleKeeper } from "./single-keeper.js";
 import { HEAD_TRANSACTION } from "./transaction.js";
 import { deadlineIn, joinTicks } from "./turn.js";
+import { uncounting } from "./own.js";
 import { traceCommand, watchSignal } from "./watch.js";
 
 const NO_LIMITS: CallLimits = {};
@@ -146,6 +147,25 @@ export class DomainLane implements Lane, NodeOwner, OutboxOwner, Detours, Keeper
     return promise;
   }
 
+  own(
+    head: number,
+    first: WireArg,
+    rest: readonly WireArg[] | null,
+    shape: Shape | null,
+    limits: CallLimits,
+    stands: boolean,
+  ): Promise<unknown> {
+    const promise = new Promise<unknown>(executor);
+    const settle = uncounting(this.counts, stands, grabbed, () => {
+      this.#own -= 1;
+    });
+    const deadline = this.#deadline(limits);
+    const op = new Op(head | HEAD_UNCOUNTED, first, rest, settle, shape ?? this.valueShape, deadline, OP_OWN);
+    this.#own += 1;
+    this.#begin(op, limits.signal);
+    return promise;
+  }
+
   ask(op: AskingOp, limits: CallLimits): void {
     op.deadline = this.#deadline(limits);
     this.#begin(op, limits.signal);
@@ -251,7 +271,7 @@ export class DomainLane implements Lane, NodeOwner, OutboxOwner, Detours, Keeper
   }
 
   expired(op: Op, node?: NodeLane, heldBy: KeylaneError | null = null): void {
-    if ((op.flags & OP_INTERNAL) === 0) this.counts.timeouts += 1;
+    if ((op.flags & (OP_INTERNAL | OP_OWN)) === 0) this.counts.timeouts += 1;
     if (op.state === QUEUED && op.refusal !== null) {
       this.failed(op, op.refusal);
       return;
@@ -268,7 +288,7 @@ export class DomainLane implements Lane, NodeOwner, OutboxOwner, Detours, Keeper
   }
 
   overloaded(op: Op, node: NodeLane | null): void {
-    this.counts.overloaded += 1;
+    if ((op.flags & OP_OWN) === 0) this.counts.overloaded += 1;
     const where = node === null ? `domain ${this.config.domain}` : `node ${node.name}`;
     this.#fail(op, "KEYLANE_ERR_OVERLOADED", `the queue of ${where} is full`, node);
   }

@@ -41,6 +41,8 @@ export const OP_INTERNAL = 1;
 export const OP_MULTI = 2;
 /** `Op.flags`: stands in the ring for the reply of a command inside MULTI. */
 export const OP_QUEUED = 4;
+/** `Op.flags`: an operation of keylane's own that goes the way of callers'; it is in no count of those. */
+export const OP_OWN = 16;
 
 const NAMES: readonly string[] = Object.keys(Opcode);
 

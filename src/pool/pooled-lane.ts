@@ -12,8 +12,9 @@ import type { Codec } from "../lane/codec.js";
 import type { LaneConfig } from "../lane/config.js";
 import type { CallLimits, Lane, LoadShapes, WriteGate } from "../lane/contract.js";
 import { SHORT_KEY, oversize } from "../lane/limits.js";
-import { HEAD_GET, Op, QUEUED, SENT, SETTLED, headOf, settleAsking } from "../lane/op.js";
+import { HEAD_GET, HEAD_UNCOUNTED, OP_OWN, Op, QUEUED, SENT, SETTLED, headOf, settleAsking } from "../lane/op.js";
 import type { AskingOp, Block, Settle, WireArg } from "../lane/op.js";
+import { uncounting } from "../lane/own.js";
 import { BUFFER_SHAPE, RAW_SHAPE, ValueShape } from "../lane/replies.js";
 import type { Shape } from "../lane/replies.js";
 import { HEAD_TRANSACTION } from "../lane/transaction.js";
@@ -96,7 +97,9 @@ export class PooledLane implements Lane {
   readonly #taker: OpTaker;
   readonly #counts = { commands: 0, succeeded: 0, failed: 0, timeouts: 0, overloaded: 0 };
   #state: "open" | "closing" | "closed" = "open";
+  /** Operations taken and not settled; of these, keylane's own. */
   #outstanding = 0;
+  #own = 0;
   #idle: (() => void)[] = [];
 
   constructor(config: LaneConfig, topology: Topology, taker: OpTaker) {
@@ -132,6 +135,28 @@ export class PooledLane implements Lane {
     const deadline = this.#deadline(limits);
     const op = new PooledOp(this, OpKind.CALL, expectationOf(read), head, first, rest, grabbed, read, deadline);
     op.script = script;
+    this.#begin(op, limits.signal);
+    return promise;
+  }
+
+  own(
+    head: number,
+    first: WireArg,
+    rest: readonly WireArg[] | null,
+    shape: Shape | null,
+    limits: CallLimits,
+    stands: boolean,
+  ): Promise<unknown> {
+    const promise = new Promise<unknown>(executor);
+    const settle = uncounting(this.#counts, stands, grabbed, () => {
+      this.#own -= 1;
+    });
+    const read = shape ?? this.valueShape;
+    const kind = expectationOf(read);
+    const deadline = this.#deadline(limits);
+    const op = new PooledOp(this, OpKind.CALL, kind, head | HEAD_UNCOUNTED, first, rest, settle, read, deadline);
+    op.flags |= OP_OWN;
+    this.#own += 1;
     this.#begin(op, limits.signal);
     return promise;
   }
@@ -214,7 +239,7 @@ export class PooledLane implements Lane {
     const error = told ? new KeylaneError(given.code, given.message, { ...given, cause: op.aborted!.reason }) : given;
     if (op.state === QUEUED) this.#taker.dropped();
     op.state = SETTLED;
-    if (op.kind !== OpKind.BLOCK) this.#countFailed(error.code);
+    if (op.kind !== OpKind.BLOCK) this.#countFailed(op, error.code);
     const { gate } = this;
     if (gate === null || !gate.active || op.isRead || !gate.failed(op, error)) op.settle(Promise.reject(error));
     if (this.#outstanding === 0 && this.#idle.length > 0) this.#notifyIdle();
@@ -278,7 +303,7 @@ export class PooledLane implements Lane {
       ...this.#counts,
       ...board.counts(index),
       refreshes: this.topology.refreshes,
-      pending: this.#outstanding,
+      pending: this.#outstanding - this.#own,
       nodes: board.nodes(index, this.topology),
     };
   }
@@ -348,11 +373,12 @@ export class PooledLane implements Lane {
     this.#counts.commands += 1;
   }
 
-  #countFailed(code: KeylaneErrorCode): void {
+  #countFailed({ flags }: PooledOp, code: KeylaneErrorCode): void {
     this.#counts.failed += 1;
+    this.#outstanding -= 1;
+    if ((flags & OP_OWN) !== 0) return;
     if (code === "KEYLANE_ERR_TIMEOUT") this.#counts.timeouts += 1;
     else if (code === "KEYLANE_ERR_OVERLOADED") this.#counts.overloaded += 1;
-    this.#outstanding -= 1;
   }
 
   #notifyIdle(): void {

@@ -156,6 +156,26 @@ describe("writes", () => {
     assert.deepEqual(await values(rig.lanes), new Set(["again"]));
   });
 
+  for (const threads of [0, 1]) {
+    it(`stats tell what was asked for, and nothing of what copies take (threads: ${threads})`, async () => {
+      const rig = await hot("0", { threads });
+      const told = (): number[] => {
+        const { commands, succeeded, failed, pending } = rig.lanes.stats().domains["users"]!;
+        return [commands, succeeded, failed, pending];
+      };
+      const [commands, succeeded] = told() as [number, number];
+      for (let i = 1; i <= 10; i += 1) {
+        await rig.lanes.incrBy(KEY);
+        assert.deepEqual(await values(rig.lanes), new Set([`${i}`]), "copies are absent, or filled anew");
+        await rig.filled(KEY, 2, c3.value);
+        assert.deepEqual(await values(rig.lanes), new Set([`${i}`]));
+      }
+      assert.deepEqual(told(), [commands + 90, succeeded + 90, 0, 0]);
+      await assert.rejects(rig.lanes.get(KEY, { signal: AbortSignal.abort() }), { code: "KEYLANE_ERR_ABORTED" });
+      assert.deepEqual(told(), [commands + 91, succeeded + 90, 1, 0]);
+    });
+  }
+
   it("another client's writes are heard of, and followed", async () => {
     const rig = await hot("v");
     const own = c3.value.primaries.find(({ address }) => address === rig.lanes.route(KEY).node)!;

@@ -27,7 +27,7 @@ let say: (others: readonly SharedHotKey[]) => void = () => {};
 /** A domain without a cache, whose values are 10 bytes. */
 function domainOf(name: string): Domain {
   const topology = { nodeOf: () => 0, node: () => ({ host: "10.0.0.1", port: 7001 }) };
-  return { name, cache: null, lane: { topology, call: () => Promise.resolve(10) } } as unknown as Domain;
+  return { name, cache: null, lane: { topology, own: () => Promise.resolve(10) } } as unknown as Domain;
 }
 
 const inSet = (): string[] => [...set.entries()].map(({ key, replicas }) => [key, ...replicas].join("+"));
