@@ -83,7 +83,10 @@ async function play({ mode, nodes }: HotkeysEntry, { rate, settleMs, maxMs }: Ho
       more: {
         ...(mode === "off"
           ? {}
-          : { [DETECTED]: levels.get("warn") ?? maxMs, [CRITICAL]: levels.get("critical") ?? maxMs }),
+          : {
+              [DETECTED]: levels.get("warn") ?? levels.get("critical") ?? maxMs,
+              [CRITICAL]: levels.get("critical") ?? maxMs,
+            }),
         [BEFORE]: (100 * before.own) / Math.max(1, before.own + before.others),
         [AFTER]: (100 * after.own) / expected,
         // Nothing at all elsewhere is told as what it would be if the others had had one call.

@@ -125,6 +125,11 @@ export class Governor {
     return changed;
   }
 
+  /** It may be decided now what can be done about a key: its report need not wait for the next window. */
+  decided(key: HotKey, now: number): void {
+    if (key.due !== null && this.#keys.get(key.id) === key) this.#tell(key, false, now);
+  }
+
   /** Makes a key hot, whatever its rate, with `copies` of its value. */
   pin(id: string, domain: number, copies: number, now: number): HotKey {
     const key = this.#known(id, domain, now);

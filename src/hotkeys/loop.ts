@@ -229,6 +229,7 @@ export class HotLoop {
       // No string, or nobody answers: then nothing is known of it.
     }
     key.measuring = false;
+    if (!this.#ended) this.#governor.decided(key, this.#now);
   }
 
   /**
