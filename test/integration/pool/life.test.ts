@@ -77,7 +77,7 @@ describe("W5: closing a pool", () => {
       // Only calls that cannot be served are to be cut off, however slow the machine is.
       const closing = lanes.close({ timeoutMs: how === "ready" ? 30_000 : 200 });
       assert.equal(lanes.close({ timeoutMs: 60_000 }), closing, "the second close is the first");
-      const { lost } = await within(closing, how === "ready" ? 30_000 : 5000, `close, ${how}`);
+      const { lost } = await within(closing, how === "ready" ? 30_000 : 1500, `close, ${how}`);
       const failed = (await within(settled, 500, "the calls")).filter(({ status }) => status === "rejected");
       assert.equal(failed.length, lost);
       assert.equal(lost, how === "ready" ? 0 : 1000);
@@ -115,11 +115,11 @@ describe("W5: closing a pool", () => {
   });
 
   it(`${CYCLES} cycles of open and close leave file descriptors, threads and memory as they were`, async (t) => {
-    // The allocator keeps more and more of what ended threads had, up to a point: memory is looked at from the middle on.
+    // The allocator keeps more and more of what ended threads had, up to a point: half as many cycles go before the first look.
     const half = Math.max(6, Math.ceil(CYCLES / 2));
     for (let at = 0; at < half; at += 1) await cycle(server.value.address);
     const before = footprint();
-    for (let at = 0; at < half; at += 1) await cycle(server.value.address);
+    for (let at = 0; at < CYCLES; at += 1) await cycle(server.value.address);
     const after = footprint();
     const told = `before ${JSON.stringify(before)}, after ${JSON.stringify(after)}`;
     t.diagnostic(told);
@@ -185,7 +185,7 @@ describe("W6: bounded queues", () => {
     const grown = (process.memoryUsage.rss() - before.rss) / 2 ** 20;
     t.diagnostic(`${JSON.stringify(Object.fromEntries(tally))}, ${grown.toFixed(0)} MiB more`);
     assert.ok(tally.get("KEYLANE_ERR_OVERLOADED")! > CALLS / 2, "most were refused");
-    assert.ok(grown < 768, `${grown} MiB`);
+    assert.ok(grown < 512, `${grown} MiB`);
     stopped!.resume();
     await until(() => open === 0, { timeoutMs: 20_000 });
     await until(async () => (await lanes.set(dead[0]!, "v").catch(() => false)) === true);

@@ -8,7 +8,7 @@
 //! seat     1 line: state, phase | plain counters, two words each | window 0 | window 1
 //! window   1 line: hits, words of names, names lost | marks | sets | names
 //! marks    2 words a set: the lowest byte of each way's tag
-//! set      2 lines: 8 tags, 8 counts | 8 upper halves of the hash, 8 errors         a tag is the lower half
+//! set      2 lines: 8 ways of tag | upper half of the hash | count | error             a tag is the lower half
 //! name     hash low | hash high | length | first bytes, padded to words             back to back, oldest first
 //! ```
 
