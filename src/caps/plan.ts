@@ -25,6 +25,8 @@ const MAX_PLANNED = 8192;
 const MAX_PLANS_A_CAP = 4;
 const MAX_KEPT_CAPS = 16;
 const QUESTION_AT = 3;
+/** The operation that is asked in short: a take. */
+const TAKE = "t";
 
 /** A cap as the scripts know it. */
 export class PlannedCap {
@@ -54,6 +56,11 @@ export class PlannedCap {
     return this.#hash;
   }
 
+  /** Whether the window is a fixed one. */
+  get fixed(): boolean {
+    return this.civil === null && this.cap.sliding !== true;
+  }
+
   /** The window, for a server whose time is about `now`; of one that is not civil, the field tells. */
   window(now: number): string {
     return this.civil === null ? "" : this.civil.at(now).text;
@@ -77,10 +84,13 @@ export class PlannedCap {
 export class Plan {
   readonly caps: readonly PlannedCap[];
   readonly #civil: boolean;
+  /** Of fixed windows alone: what `quick.lua` takes. */
+  readonly #fixed: boolean;
   /** By operation, for times in `[#from, #until)`. */
   #texts: Map<string, string> | null = null;
-  /** Made last. */
+  /** Made last, and the one of a take that is asked in short. */
   #template: Template | null = null;
+  #quick: Template | null = null;
   #from = -Infinity;
   #until = Infinity;
   #mark = "";
@@ -88,6 +98,7 @@ export class Plan {
   constructor(caps: readonly PlannedCap[]) {
     this.caps = caps;
     this.#civil = caps.some(({ civil }) => civil !== null);
+    this.#fixed = caps.every(({ fixed }) => fixed);
     if (this.#civil) this.#until = -Infinity;
   }
 
@@ -119,8 +130,9 @@ export class Plan {
     return text;
   }
 
-  /** What `decide.lua` is sent for an operation without an id: all but the key. */
+  /** What `decide.lua` is sent for an operation without an id: all but the key. A take of fixed windows is asked in short. */
   template(operation: string, offsetMs: number): Template {
+    if (this.#fixed && operation === TAKE) return (this.#quick ??= this.#short());
     const question = this.question(operation, offsetMs);
     let template = this.#template;
     if (template === null || template.args[QUESTION_AT] !== question) {
@@ -138,6 +150,12 @@ export class Plan {
       this.#mark = String(sum);
     }
     return this.#mark;
+  }
+
+  /** See `quick.lua`. */
+  #short(): Template {
+    const caps = this.caps.flatMap(({ limit, field }) => [String(limit), field]);
+    return new Template(KEY_AT, [DECIDE.sha, "1", "", ...caps]);
   }
 
   /** Forgets what was written for civil windows that have ended. */

@@ -1,39 +1,44 @@
--- The commonest call in few steps: a take without an id, of fixed windows that are all open with one count each and no place
--- held. What it does and says is what the rest of the script would; all other calls go on there.
+-- The commonest call in few steps: a take without an id, of fixed windows alone. ARGV holds its caps: limit | field | limit | …
+--
+-- When every window is open with one count and room for more, no place is held, and the key lives as long as its counts, this does
+-- what the rest of the script would, and gives what the fields hold now: `end:count`, of several caps as a list. All other calls go
+-- on there, and this one too, in the words of a question.
 
-if #ARGV == 1 and string.byte(ARGV[1]) == 116 then
-  local question, at, n = ARGV[1], 2, 0
-  local fields, limits = { '' }, {}
-  while at <= #question do
-    local limit, bytes, start = string.match(question, '^(%d+) (%d+) ;()f', at)
-    if not limit then
-      n = 0
-      break
+local ARGV = ARGV
+
+-- What a field will hold with one count more, and how long that stands; nil when it takes more than adding one.
+local function counted(text, limit)
+  local ends, count = string.match(text or '', '^(%d+):(%d+)$')
+  if not ends or ends - now <= 0 or count - limit >= 0 then return nil end
+  return ends .. ':' .. string.format('%.0f', count + 1), ends - now
+end
+
+if string.byte(ARGV[1]) < 58 then
+  local n = #ARGV / 2
+  if n == 1 then
+    local field = ARGV[2]
+    local text, life = counted(redis.call('HGET', key, field), ARGV[1])
+    if text and redis.call('PTTL', key) >= life then
+      redis.call('HSET', key, field, text)
+      return text
     end
-    at, n = start + bytes, n + 1
-    limits[n], fields[n + 1] = tonumber(limit), string.sub(question, start, at - 1)
-  end
-  if n > 0 then
+  else
+    local fields, texts, written, longest = {}, {}, { 'HSET', key }, 0
+    for i = 1, n do fields[i] = ARGV[2 * i] end
     local found = redis.call('HMGET', key, unpack(fields))
-    local ending, pruneAt = string.match(found[1] or '', '^(%d+) (%d+) %d+$')
-    local reply, written = { 1, math.floor(now / 1000000), now % 1000000 }, { 'HSET', key }
-    local quick = ending and tonumber(pruneAt) > now
-    for i = 1, quick and n or 0 do
-      local ends, count = string.match(found[i + 1] or '', '^(%d+):(%d+)$')
-      local left, used = tonumber(ends or 0) - now, tonumber(count or 0) + 1
-      if left <= 0 or used > limits[i] then
-        quick = false
-        break
-      end
-      written[2 * i + 1], written[2 * i + 2] = fields[i + 1], ends .. ':' .. string.format('%.0f', used)
-      reply[3 * i + 1], reply[3 * i + 2], reply[3 * i + 3] = used, left, left
+    for i = 1, n do
+      local text, life = counted(found[i], ARGV[2 * i - 1])
+      if not text then break end
+      texts[i], longest = text, math.max(longest, life)
+      written[2 * i + 1], written[2 * i + 2] = fields[i], text
     end
-    if quick then
+    if texts[n] and redis.call('PTTL', key) >= longest then
       redis.call(unpack(written))
-      redis.call('PEXPIREAT', key, ending)
-      reply[3 * n + 4] = 0
-      return reply
+      return texts
     end
   end
+  local question = 't'
+  for i = 1, n do question = question .. ARGV[2 * i - 1] .. ' ' .. #ARGV[2 * i] .. ' ;' .. ARGV[2 * i] end
+  ARGV = { question }
 end
 

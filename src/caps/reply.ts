@@ -24,17 +24,24 @@ const HEAD_WORDS = 3;
 const CAP_WORDS = 3;
 /** The second word of the time counts milliseconds up to this. */
 const TIME_UNIT = 1_000_000;
+/** Characters of a safe integer. */
+const MAX_DIGITS = 16;
+const ZERO = 48;
+const COLON = 58;
 
 /**
  * The figures of one reply.
  *
  * ```text
  * status | time ÷ 10^6 | time mod 10^6 | per cap: used | ms until it resets | ms until the count ends | [ ids | ] raised
+ * per cap: `end:used`            in short, of a take that was counted; of one cap it stands alone
  * ```
+ *
+ * What is told in short has no time of its own: its ends count from 1970.
  */
 export class Figures implements Shape {
   status = 0;
-  /** The server's time, in milliseconds since 1970. */
+  /** The server's time, in milliseconds since 1970; 0 when it was not told. */
   now = 0;
   /** Ids remembered, told with a denial; null when there are too many, or were none told. */
   ids: readonly string[] | null = null;
@@ -77,9 +84,11 @@ export class Figures implements Shape {
 
   /** Reads the reply at the cursor, whole. False when it is none of a script's. */
   take(rows: ReplyRows, caps: number): boolean {
-    const aggregate = rows.kind() === Kind.ARRAY;
+    const kind = rows.kind();
     const begin = rows.at;
-    if (aggregate && this.#take(rows, caps)) return true;
+    if (kind === Kind.BULK ? caps === 1 && this.#short(rows, 1) : kind === Kind.ARRAY && this.#take(rows, caps)) {
+      return true;
+    }
     rows.at = begin;
     rows.skip();
     return false;
@@ -87,6 +96,7 @@ export class Figures implements Shape {
 
   #take(rows: ReplyRows, caps: number): boolean {
     const length = rows.enter();
+    if (length === caps && length > 1 && rows.kind() === Kind.BULK) return this.#short(rows, caps);
     if (length < HEAD_WORDS) return false;
     this.status = integer(rows);
     this.now = integer(rows) * TIME_UNIT + integer(rows);
@@ -107,6 +117,47 @@ export class Figures implements Shape {
     if (more > 0) sum += this.raised = integer(rows);
     return !Number.isNaN(sum);
   }
+
+  #short(rows: ReplyRows, caps: number): boolean {
+    this.status = Status.ALLOWED;
+    this.now = 0;
+    this.ids = null;
+    this.raised = 0;
+    this.feeder = rows.feed.feeder;
+    for (let i = 0; i < caps; i += 1) if (!this.#counted(rows, CAP_WORDS * i)) return false;
+    return true;
+  }
+
+  /** Reads `end:used` at the cursor. */
+  #counted(rows: ReplyRows, word: number): boolean {
+    const { table, at, buffer } = rows;
+    if (table[at] !== Kind.BULK) return false;
+    const start = table[at + 1]!;
+    const close = start + table[at + 2]!;
+    let colon = start;
+    while (colon < close && buffer[colon] !== COLON) colon += 1;
+    const ends = digits(buffer, start, colon);
+    const used = digits(buffer, colon + 1, close);
+    if (ends < 0 || used < 0) return false;
+    const words = this.#words;
+    words[word] = used;
+    words[word + 1] = words[word + 2] = ends;
+    rows.at = at + ROW_WORDS;
+    return true;
+  }
+}
+
+/** A decimal number of the bytes from `start` to `end`; -1 when they are none. */
+function digits(bytes: Uint8Array, start: number, end: number): number {
+  const length = end - start;
+  if (length < 1 || length > MAX_DIGITS) return -1;
+  let value = 0;
+  for (let i = start; i < end; i += 1) {
+    const digit = bytes[i]! - ZERO;
+    if (digit < 0 || digit > 9) return -1;
+    value = value * 10 + digit;
+  }
+  return value;
 }
 
 /** The integer at the cursor; NaN when it is something else, which is passed over. */

@@ -262,6 +262,19 @@ describe("caps", () => {
       await fixture.value.command("PERSIST", "fc:caps:{all-or-none}");
       await caps().check("all-or-none", [fixed("campaign:1", 3)]);
       assert.notEqual(await fixture.value.ttl("fc:caps:{all-or-none}"), Infinity);
+      for (const list of [[fixed("a", 9)], [fixed("a", 9), fixed("b", 9)]]) {
+        const user = `found ${list.length}`;
+        for (const [i, change] of [[], ["PERSIST"], ["PEXPIRE", "60000"], []].entries()) {
+          if (change.length > 0) await fixture.value.command(change[0]!, `fc:caps:{${user}}`, ...change.slice(1));
+          const taken = await caps().take(user, list);
+          assert.deepEqual(
+            used(taken),
+            list.map(() => i + 1),
+          );
+          const ends = Date.now() + (await fixture.value.ttl(`fc:caps:{${user}}`))!;
+          assert.ok(ends >= Math.max(...taken.caps.map(({ resetsAtMs }) => resetsAtMs)) - 50, `${user}, call ${i + 1}`);
+        }
+      }
       let last = Infinity;
       for (let i = 0; i < 5; i += 1) {
         await caps().takeKey("fc:falls", { limit: 9, windowMs: 1000 });

@@ -10,16 +10,21 @@ import type { SandboxServer } from "keylane/sandbox";
 import { CivilWindows } from "#dist/caps/civil.js";
 import { Planner } from "#dist/caps/plan.js";
 import type { Plan } from "#dist/caps/plan.js";
-import { DECIDE, UNDO } from "#dist/caps/scripts.js";
+import { DECIDE, KEY_AT, UNDO } from "#dist/caps/scripts.js";
 import type { Cap } from "keylane";
 import { useSingle } from "../../support/fixtures.js";
 
 const SUB_BUCKETS = 60;
+/** The server's time, as the scripts tell it. */
+const CLOCK =
+  "local time = redis.call('TIME') local ms = time[1] * 1000 + math.floor(time[2] / 1000) " +
+  "local before = { math.floor(ms / 1000000), ms % 1000000 }";
 
 type Operation = "c" | "t" | "r" | "m" | "f" | "l";
 
 interface Step {
-  readonly op: Operation;
+  /** `n`: a take without an id, which is asked in short when all windows are fixed. */
+  readonly op: Operation | "n";
   readonly id: number;
   readonly caps: readonly number[];
   readonly limit: number;
@@ -35,13 +40,14 @@ const WINDOWS: readonly Omit<Cap, "limit">[] = [
   { name: "sliding tiny", windowMs: 7, sliding: true },
   { name: "sliding long", windowMs: 60_000, sliding: true },
   { name: "civil", per: "month", timeZone: "Asia/Kathmandu" },
+  { name: "fixed other", windowMs: 90 },
 ] as readonly Omit<Cap, "limit">[];
 
 const steps = array(
   record({
-    op: constantFrom<Operation>("c", "t", "t", "t", "r", "m", "f", "l"),
+    op: constantFrom<Operation | "n">("c", "t", "t", "n", "n", "n", "r", "m", "f", "l"),
     id: integer({ min: 0, max: 5 }),
-    caps: subarray([0, 1, 2, 3, 4, 5], { minLength: 1, maxLength: 3 }),
+    caps: oneof(subarray([0, 1, 2, 3, 4, 5], { minLength: 1, maxLength: 3 }), subarray([0, 1, 6], { minLength: 1 })),
     limit: integer({ min: 1, max: 4 }),
     life: constantFrom(10, 50, 5000),
     pause: oneof({ weight: 5, arbitrary: constantFrom(0) }, constantFrom(3, 12, 45)),
@@ -94,7 +100,7 @@ class Model {
   }
 
   decide(op: Operation, plan: Plan, id: string, life: number, now: number): number {
-    const known = this.known(id, now);
+    const known = id === "" ? undefined : this.known(id, now);
     const { mark, caps } = plan;
     if (op !== "c" && known !== undefined && known.mark !== mark) return -2;
     const commits = op !== "c" && known?.held === true && op !== "r";
@@ -112,7 +118,7 @@ class Model {
       this.#counts.set(field, [...others, moment]);
       longest = Math.max(longest, cap.per === undefined ? cap.windowMs : 27 * 86_400_000);
     }
-    this.#ids.set(id, { ends: now + (op === "r" ? life : longest), mark, held: op === "r", moments });
+    if (id !== "") this.#ids.set(id, { ends: now + (op === "r" ? life : longest), mark, held: op === "r", moments });
     return 1;
   }
 
@@ -131,6 +137,18 @@ class Model {
   }
 }
 
+/** What a script answers, behind the server's time just before it: in short when it is a text, or a list of such. */
+function answerOf([high, low, reply]: [number, number, unknown]): { status: number; now: number; figures: number[] } {
+  const short = typeof reply === "string" ? [reply] : (reply as unknown[]);
+  if (typeof short[0] !== "string") {
+    const [status, upper, lower, ...figures] = short as [number, number, number, ...number[]];
+    return { status, now: upper * 1_000_000 + lower, figures };
+  }
+  const now = high * 1_000_000 + low;
+  const counts = (short as string[]).map((text) => text.split(":").map(Number) as [number, number]);
+  return { status: 1, now, figures: counts.flatMap(([ends, used]) => [used, ends - now, ends - now]) };
+}
+
 async function play(server: SandboxServer, user: string, sequence: readonly Step[]): Promise<void> {
   const planner = new Planner();
   const model = new Model();
@@ -138,22 +156,21 @@ async function play(server: SandboxServer, user: string, sequence: readonly Step
   for (const [at, { op, id, caps, limit, life, pause }] of sequence.entries()) {
     const plan = planner.plan(caps.map((index) => Object.assign({}, WINDOWS[index]!, { limit }) as Cap));
     const told = `step ${at}: ${op} ${id}`;
-    const run = async (
-      source: string,
-      ...args: string[]
-    ): Promise<{ status: number; now: number; figures: number[] }> => {
-      const question = plan.question(op, 0);
-      const reply = (await server.node.command("EVAL", source, 1, key, question, ...args)) as number[];
-      const [status, high, low, ...figures] = reply as [number, number, number, ...number[]];
-      return { status, now: high * 1_000_000 + low, figures };
+    const run = async (source: string, ...args: readonly string[]): Promise<ReturnType<typeof answerOf>> => {
+      const timed = `${CLOCK} local function script() ${source} end return { before[1], before[2], script() }`;
+      return answerOf((await server.node.command("EVAL", timed, 1, key, ...args)) as [number, number, unknown]);
     };
+    const question = plan.question(op === "n" ? "t" : op, 0);
     if (op === "f" || op === "l") {
-      const { status, now } = await run(UNDO.source, String(id), plan.mark);
+      const { status, now } = await run(UNDO.source, question, String(id), plan.mark);
       assert.equal(status, model.undo(op, plan, String(id), now), told);
     } else {
-      const named = op === "c" ? [] : [String(id), plan.mark, String(life)];
-      const { status, now, figures } = await run(DECIDE.source, ...named);
-      assert.equal(status, model.decide(op, plan, String(id), life, now), told);
+      const named = [question, String(id), plan.mark, String(life)];
+      const words = op === "n" ? plan.template("t", 0).args.slice(KEY_AT + 1) : op === "c" ? [question] : named;
+      const { status, now, figures } = await run(DECIDE.source, ...words);
+      const expected =
+        op === "n" ? model.decide("t", plan, "", life, now) : model.decide(op, plan, String(id), life, now);
+      assert.equal(status, expected, told);
       if (status === -2) continue;
       assert.deepEqual(
         plan.caps.map((_, i) => figures[3 * i]),
