@@ -5,7 +5,7 @@ import type { Asking, ReplyRows } from "../lane/replies.js";
 import type { CallOptions } from "../types.js";
 import type { Plan } from "./plan.js";
 import type { Place } from "./replicas.js";
-import { DECIDE, HEAD_SCRIPT } from "./scripts.js";
+import { DECIDE, HEAD_SCRIPT, KEY_TAIL } from "./scripts.js";
 import type { CapsResult } from "./types.js";
 
 /** c check | t take | r reserve | m commit */
@@ -44,6 +44,7 @@ const NO_SHAPE: Asking = { read: () => null, settle: () => {} };
 /** Numbers are small integers each, so that a question holds no boxed ones. */
 export class Ask extends Op implements Asking {
   readonly asker: Asker;
+  readonly user: string;
   readonly operation: Operation;
   readonly plan: Plan;
   /** Of the caller. */
@@ -71,16 +72,17 @@ export class Ask extends Op implements Asking {
   constructor(
     asker: Asker,
     operation: Operation,
-    key: string,
+    user: string,
     plan: Plan,
     options: CallOptions,
     sent: number,
     resolve: Resolve,
   ) {
-    super(HEAD_SCRIPT, key, null, SETTLE, NO_SHAPE, 0, 0);
+    super(HEAD_SCRIPT, user, null, SETTLE, NO_SHAPE, 0, 0);
     this.shape = this;
     this.script = DECIDE.source;
     this.asker = asker;
+    this.user = user;
     this.operation = operation;
     this.plan = plan;
     this.options = options;
@@ -88,17 +90,17 @@ export class Ask extends Op implements Asking {
     this.resolve = resolve;
   }
 
-  /** The user's hash. */
-  get user(): string {
-    return this.key as string;
+  /** Its id, or none. */
+  get id(): string {
+    return this.behind.length === 0 ? "" : this.behind[0]!;
   }
 
-  /** Gives it its words: the question, and what stands behind it, which commonly is nothing. */
-  word(offsetMs: number, rest: readonly string[]): void {
+  /** Gives it its words: the question, and what stands behind it, which commonly is nothing. `head` begins the user's key. */
+  word(head: string, offsetMs: number, rest: readonly string[]): void {
     this.behind = rest;
-    if (rest.length === 0) this.template = this.plan.template(this.operation, offsetMs);
+    if (rest.length === 0) this.template = this.plan.template(this.operation, offsetMs, head);
     else {
-      this.rest = ["1", this.first, this.plan.question(this.operation, offsetMs), ...rest];
+      this.rest = ["1", head + this.user + KEY_TAIL, this.plan.question(this.operation, offsetMs), ...rest];
       this.first = DECIDE.sha;
     }
   }

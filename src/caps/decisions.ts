@@ -10,6 +10,7 @@
  */
 import { KeylaneError } from "../errors.js";
 import { DomainLane } from "../lane/lane.js";
+import { OP_STAMP } from "../lane/op.js";
 import type { Op, Stamper } from "../lane/op.js";
 import type { ReplyRows } from "../lane/replies.js";
 import { turnTime } from "../lane/turn.js";
@@ -26,7 +27,7 @@ import type { Plan } from "./plan.js";
 import type { CapsHome } from "./policy.js";
 import type { Place } from "./replicas.js";
 import { Figures, Status, statesOf } from "./reply.js";
-import { UNDO, keyOf, userOf } from "./scripts.js";
+import { KEY_TAIL, UNDO, headOfKeys } from "./scripts.js";
 import type { CapsResult } from "./types.js";
 
 let grabbed: Resolve = () => {};
@@ -45,7 +46,8 @@ export class Decisions implements Asker, Stamper {
   readonly #counts: Counts;
   readonly #denials: Denials;
   readonly #floors: Floors;
-  readonly #prefix: string;
+  /** Keys begin with it, up to the user. */
+  readonly #head: string;
   readonly #strict: boolean;
   /** The lane stamps questions. */
   readonly #stamped: boolean;
@@ -58,7 +60,7 @@ export class Decisions implements Asker, Stamper {
     this.#counts = counts;
     this.#denials = new Denials(region, lane.config.index, options.denialMs);
     this.#floors = new Floors(lane.topology);
-    this.#prefix = options.prefix;
+    this.#head = headOfKeys(options.prefix);
     this.#strict = options.strict;
     this.#stamped = region !== null && lane instanceof DomainLane && !options.strict;
     if (lane instanceof DomainLane) lane.stamper = this;
@@ -83,33 +85,33 @@ export class Decisions implements Asker, Stamper {
     told: Told | null,
   ): Promise<CapsResult> {
     assertText("user", user, MAX_USER);
-    const key = keyOf(this.#prefix, user);
     const sent = turnTime();
     const floors = this.#floors;
     floors.look(this.#denials.at(sent));
-    // In the common case nothing can be known of the key; what goes with it is noted for all of a turn at once.
-    const common = this.#stamped && !floors.waiting && !(mayKnow && this.#denials.mayHold(user));
+    // In the common case what is known of the key is looked up for all of a turn at once.
+    const common = this.#stamped && !floors.waiting;
     if (!common) {
-      const denial = this.#denials.fetch(user, key, plan, id);
+      const denial = this.#denials.fetch(user, this.#keyOf(user), plan, id);
       if (denial !== null && mayKnow) {
         this.#counts.cached += 1;
         return denial;
       }
     }
     const promise = new Promise<CapsResult>(executor);
-    const ask = new Ask(this, op, key, plan, options, sent, grabbed);
+    const ask = new Ask(this, op, user, plan, options, sent, grabbed);
     if (told !== null) ask.told = told;
     const words = id === "" ? NONE : [id, plan.mark, lifeMs === 0 ? "0" : String(lifeMs)];
     if (common) {
       ask.wantStamp();
-      ask.word(this.#offsetMs, words);
+      ask.word(this.#head, this.#offsetMs, words);
     } else this.#wordRare(ask, words);
     this.#decider.domain.lane.ask(ask, options);
     return promise;
   }
 
-  /** Notes of a lane's operations what goes with their keys. */
-  stamp(ops: readonly Op[], scratch: Uint8Array, desc: Int32Array): void {
+  /** Notes of a lane's operations what goes with their keys; those that a denial answers are withdrawn. */
+  stamp(ops: readonly Op[], scratch: Uint8Array, desc: Int32Array): boolean {
+    let withdrawn = false;
     const stamps = this.#denials.stamps(scratch, desc, ops.length);
     for (let i = 0, at = 0; i < ops.length; i += 1, at += STAMP_WORDS) {
       const ask = ops[i]!;
@@ -120,14 +122,17 @@ export class Decisions implements Asker, Stamper {
         ask.slot = stamps[at + 1]!;
         ask.hashLow = stamps[at + 2]!;
         ask.hashHigh = stamps[at + 3]!;
+        if ((ask.flags & OP_STAMP) !== 0 && this.#denials.mayHold(ask.hashLow))
+          withdrawn = this.#denied(ask) || withdrawn;
       }
     }
+    return withdrawn;
   }
 
   /** False when there is nothing to give back. @throws KeylaneError when the script's answer cannot be had */
   async undo(op: "f" | "l", user: string, plan: Plan, id: string, options: CallOptions): Promise<boolean> {
     assertText("user", user, MAX_USER);
-    const key = keyOf(this.#prefix, user);
+    const key = this.#keyOf(user);
     const { domain } = this.#decider;
     const send = (): Promise<Figures | null> =>
       this.#decider.run(UNDO, ["1", key, plan.question(op, this.#offsetMs), id, plan.mark], new Figures(0), options);
@@ -169,8 +174,8 @@ export class Decisions implements Asker, Stamper {
     };
     if (status === Status.DENIED) {
       this.#counts.denied += 1;
-      const { user: key } = ask;
-      this.#denials.add(userOf(this.#prefix, key), key, plan, figures, ask.ticket, this.#denials.at(ask.sent));
+      const { user, ticket, hashLow } = ask;
+      this.#denials.add(user, this.#keyOf(user), plan, figures, ticket, this.#denials.at(ask.sent), hashLow);
       return result;
     }
     if (status === Status.ALLOWED && operation !== "c") {
@@ -191,13 +196,33 @@ export class Decisions implements Asker, Stamper {
     else ask.resolve(value as CapsResult);
   }
 
+  #keyOf(user: string): string {
+    return this.#head + user + KEY_TAIL;
+  }
+
+  /** Answers a question that is about to be sent by a denial that another thread knows, if there is one. */
+  #denied(ask: Ask): boolean {
+    const { operation, user, plan, id } = ask;
+    if (operation === "m") return false;
+    const denial = this.#denials.fetch(user, this.#keyOf(user), plan, id);
+    this.#take(ask);
+    if (denial === null) return false;
+    this.#counts.cached += 1;
+    (this.#decider.domain.lane as DomainLane).withdraw(ask, denial);
+    return true;
+  }
+
   /** Words a question of a key that something may be known of. */
   #wordRare(ask: Ask, words: string[]): void {
     this.#take(ask);
     if (this.#strict) ask.place = this.#decider.replicas.place(ask.slot);
     const floors = this.#floors.of(this.#denials.hash, ask.plan);
     ask.raises = floors !== null;
-    ask.word(this.#offsetMs, floors === null ? words : [...(words.length === 0 ? ["", "", "0"] : words), ...floors]);
+    ask.word(
+      this.#head,
+      this.#offsetMs,
+      floors === null ? words : [...(words.length === 0 ? ["", "", "0"] : words), ...floors],
+    );
   }
 
   /** What `fetch` or `locate` told of the key. */
@@ -210,7 +235,7 @@ export class Decisions implements Asker, Stamper {
   }
 
   #located(ask: Ask): void {
-    this.#denials.locate(ask.user);
+    this.#denials.locate(this.#keyOf(ask.user));
     this.#take(ask);
   }
 
@@ -225,7 +250,7 @@ export class Decisions implements Asker, Stamper {
     ask.slot = before.slot;
     ask.hashLow = before.hashLow;
     ask.hashHigh = before.hashHigh;
-    ask.word(this.#offsetMs, before.behind);
+    ask.word(this.#head, this.#offsetMs, before.behind);
     this.#decider.domain.lane.ask(ask, ask.options);
   }
 

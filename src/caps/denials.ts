@@ -184,13 +184,9 @@ export class Denials {
     return this.now < known.until ? known.answer : this.#ask(known, plan);
   }
 
-  /**
-   * Whether a denial of the user may be known in the region; if not, `fetch` would find none, and a question that is stamped can
-   * do without it.
-   */
-  mayHold(user: string): boolean {
-    const region = this.#region;
-    return region === null || region.ended || region.marked(hashText(user));
+  /** Whether a denial may be known in the region under a key of which `low` is half a hash; if not, `fetch` would find none. */
+  mayHold(low: number): boolean {
+    return this.#region!.marked(low);
   }
 
   /** Tickets, slots and halves of hashes of the keys of packed operations; null once the region is over. */
@@ -215,7 +211,7 @@ export class Denials {
     return known === null || (id !== "" && known.mayKnow(id)) ? null : this.#ask(known, plan);
   }
 
-  /** `sent` is the clock when the call was sent. `final`: nothing but time can end it. */
+  /** `sent` is the clock when the call was sent. `final`: nothing but time can end it. `low` is marked, see `mayHold`. */
   add(
     user: string,
     key: string,
@@ -223,6 +219,7 @@ export class Denials {
     figures: Figures,
     ticket: number,
     sent: number,
+    low: number | null = null,
     final = figures.ids !== null && figures.ids.length === 0,
   ): void {
     const fresh: Denial[] = [];
@@ -254,7 +251,7 @@ export class Denials {
     }
     if (carried) hashes = hashes === null || old!.ids === null ? null : [...new Set([...hashes, ...old!.ids])];
     if (hashes !== null && hashes.length > MOST_IDS) hashes = null;
-    this.#keep(user, key, new UserDenials(fresh, hashes), longest, ticket, feeder);
+    this.#keep(user, key, new UserDenials(fresh, hashes), longest, ticket, feeder, low);
   }
 
   /** Forgets a user in every thread; denials under way are not kept. Gives the key's hash. */
@@ -268,7 +265,15 @@ export class Denials {
     return hash;
   }
 
-  #keep(user: string, key: string, known: UserDenials, life: number, ticket: number, feeder: number): void {
+  #keep(
+    user: string,
+    key: string,
+    known: UserDenials,
+    life: number,
+    ticket: number,
+    feeder: number,
+    low: number | null,
+  ): void {
     const region = this.#region;
     if (region === null) {
       if (ticket === this.#epoch) this.#hold(user, known);
@@ -277,7 +282,7 @@ export class Denials {
     if (region.ended) return;
     const rows = known.denials.map(({ field, limit, used, resetsAtMs, end }) => [field, limit, used, resetsAtMs, end]);
     const bytes = Buffer.from(JSON.stringify([rows, known.ids]));
-    region.mark(hashText(user), life);
+    if (low !== null) region.mark(low, life);
     const stored = region.session.store(key, bytes, Math.ceil(life), 0, feeder, this.#domain, ticket, info);
     if (stored === CacheStored.KEPT) this.#proven(user, known);
   }

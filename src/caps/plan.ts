@@ -6,7 +6,7 @@ import { badArgument } from "../lane/arguments.js";
 import { Template } from "../lane/op.js";
 import { CivilWindows } from "./civil.js";
 import type { Period } from "./civil.js";
-import { DECIDE, KEY_AT } from "./scripts.js";
+import { DECIDE, KEY_AT, KEY_TAIL } from "./scripts.js";
 import type { Cap } from "./types.js";
 
 /** Caps of one call. */
@@ -130,13 +130,16 @@ export class Plan {
     return text;
   }
 
-  /** What `decide.lua` is sent for an operation without an id: all but the key. A take of fixed windows is asked in short. */
-  template(operation: string, offsetMs: number): Template {
-    if (this.#fixed && operation === TAKE) return (this.#quick ??= this.#short());
+  /**
+   * What `decide.lua` is sent for an operation without an id: all but the user, whose key begins with `head`, always the same. A
+   * take of fixed windows is asked in short.
+   */
+  template(operation: string, offsetMs: number, head: string): Template {
+    if (this.#fixed && operation === TAKE) return (this.#quick ??= this.#short(head));
     const question = this.question(operation, offsetMs);
     let template = this.#template;
     if (template === null || template.args[QUESTION_AT] !== question) {
-      template = new Template(KEY_AT, [DECIDE.sha, "1", "", question]);
+      template = new Template(KEY_AT, [DECIDE.sha, "1", "", question], head, KEY_TAIL);
       this.#template = template;
     }
     return template;
@@ -153,9 +156,9 @@ export class Plan {
   }
 
   /** See `quick.lua`. */
-  #short(): Template {
+  #short(head: string): Template {
     const caps = this.caps.flatMap(({ limit, field }) => [String(limit), field]);
-    return new Template(KEY_AT, [DECIDE.sha, "1", "", ...caps]);
+    return new Template(KEY_AT, [DECIDE.sha, "1", "", ...caps], head, KEY_TAIL);
   }
 
   /** Forgets what was written for civil windows that have ended. */

@@ -31,12 +31,13 @@ export const UNDO = scriptOf(CLOCK + WINDOWS + read("undo.lua"));
 /** takeKey */
 export const KEY = scriptOf(read("key.lua"));
 
+/** What stands before the user in the key of the hash, and behind. */
+export function headOfKeys(prefix: string): string {
+  return `${prefix}caps:{`;
+}
+export const KEY_TAIL = "}";
+
 /** The hash of a user. */
 export function keyOf(prefix: string, user: string): string {
-  return `${prefix}caps:{${user}}`;
-}
-
-/** The user of a hash. */
-export function userOf(prefix: string, key: string): string {
-  return key.slice(prefix.length + "caps:{".length, -1);
+  return headOfKeys(prefix) + user + KEY_TAIL;
 }

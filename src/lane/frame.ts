@@ -9,7 +9,7 @@ import { native } from "../native/index.js";
 import type { EncodeTables } from "../native/types.js";
 import type { HitCounts } from "../shared/hit-counts.js";
 import { FLAG_SAME, HEAD_FLAGS_SHIFT } from "../native/types.js";
-import { HEAD_UNCOUNTED, OP_STAMP } from "./op.js";
+import { HEAD_UNCOUNTED, OP_STAMP, SETTLED } from "./op.js";
 import type { Op, Stamper, Template, WireArg } from "./op.js";
 
 const POOL_BYTES = 256 << 10;
@@ -52,18 +52,29 @@ class FrameEncoder {
   #scratch = Buffer.allocUnsafeSlow(SCRATCH_BYTES);
   #desc = new Int32Array(3 * 8192);
   #parts: string[] = [];
+  /** Parts of keys that follow each other under one template. */
+  #run: string[] = [];
   #joinable = true;
   /** All flags of the operations packed last. */
   #flags = 0;
 
   /**
    * Slots, places and encodes `ops`. On return `place[i]` tells op i's node and `sections` the runs of bytes; null when
-   * nothing could be placed. The caller releases the buffer once its writes hold it. Keys not counted yet are counted.
+   * nothing could be placed. The caller releases the buffer once its writes hold it. Keys not counted yet are counted, and
+   * operations that the stamper withdraws leave `ops`.
    */
-  encode(ops: readonly Op[], tables: EncodeTables, hits: HitCounts | null, stamper: Stamper | null): Outgoing | null {
-    this.#pack(ops, hits === null ? 0 : HEAD_UNCOUNTED);
-    hits?.frames(this.#scratch, this.#desc, ops.length);
-    if ((this.#flags & OP_STAMP) !== 0) stamper?.stamp(ops, this.#scratch, this.#desc);
+  encode(ops: Op[], tables: EncodeTables, hits: HitCounts | null, stamper: Stamper | null): Outgoing | null {
+    this.#pack(ops);
+    if ((this.#flags & OP_STAMP) !== 0 && stamper?.stamp(ops, this.#scratch, this.#desc) === true) {
+      let kept = 0;
+      for (const op of ops) if (op.state !== SETTLED) ops[kept++] = op;
+      ops.length = kept;
+      this.#pack(ops);
+    }
+    if (hits !== null) {
+      hits.frames(this.#scratch, this.#desc, ops.length);
+      for (let i = 0; i < ops.length; i += 1) ops[i]!.head |= HEAD_UNCOUNTED;
+    }
     const { alias } = tables;
     if (this.place.length < ops.length) this.place = new Int32Array(ops.length * 2);
     if (this.sections.length < alias.length * 4) this.sections = new Int32Array(alias.length * 4);
@@ -90,7 +101,7 @@ class FrameEncoder {
    * its length in bytes.
    */
   encodeTo(ops: readonly Op[]): { target: Outgoing; bytes: number } {
-    this.#pack(ops, 0);
+    this.#pack(ops);
     let target = outgoing(0);
     for (;;) {
       const bytes = native.encodeTo(this.#scratch, this.#desc, ops.length, target.bytes);
@@ -100,8 +111,7 @@ class FrameEncoder {
     }
   }
 
-  /** `mark` is added to the heads of `ops` once they are packed. */
-  #pack(ops: readonly Op[], mark: number): void {
+  #pack(ops: readonly Op[]): void {
     if (this.#scratch.length > SCRATCH_KEPT) this.#scratch = Buffer.allocUnsafeSlow(SCRATCH_BYTES);
     this.#joinable = true;
     let units = 0;
@@ -112,19 +122,31 @@ class FrameEncoder {
       const op = ops[i]!;
       const { rest, template } = op;
       flags |= op.flags;
-      if (template !== null) {
-        words = this.#packTemplate(op, template, template === last, words);
-        op.head |= mark;
-        units += op.weight;
+      if (template !== last) {
+        if (last !== null) this.#endRun(last);
         last = template;
+      } else if (template !== null) {
+        if (words + 3 > this.#desc.length) this.#growDesc(words + 3);
+        const desc = this.#desc;
+        const part = op.first as string;
+        const length = template.between.length + part.length;
+        desc[words] = op.head | HEAD_SAME;
+        desc[words + 1] = 1;
+        desc[words + 2] = length;
+        words += 3;
+        units += length;
+        this.#run.push(part);
         continue;
       }
-      last = null;
+      if (template !== null) {
+        words = this.#packTemplate(op, template, words);
+        units += op.weight;
+        continue;
+      }
       const argc = rest === null ? 1 : rest.length + 1;
       if (words + 2 + argc > this.#desc.length) this.#growDesc(words + 2 + argc);
       const desc = this.#desc;
       desc[words] = op.head;
-      op.head |= mark;
       desc[words + 1] = argc;
       words += 2;
       this.#add(op.first);
@@ -136,25 +158,32 @@ class FrameEncoder {
         units += desc[words++] = arg.length;
       }
     }
+    if (last !== null) this.#endRun(last);
     this.#flags = flags;
     if (units > JOIN_UNITS || !this.#joinable || !this.#packJoined()) this.#packEach(ops);
     this.#parts.length = 0;
   }
 
-  /** The key alone, when the operation before had the same template. Gives the next word of `desc`. */
-  #packTemplate(op: Op, { args, keyAt }: Template, same: boolean, at: number): number {
-    const argc = same ? 1 : args.length;
-    if (at + 2 + argc > this.#desc.length) this.#growDesc(at + 2 + argc);
+  /** The first operation of a run, in full: of those behind it the key is enough. Gives the next word of `desc`. */
+  #packTemplate(op: Op, template: Template, at: number): number {
+    const args = template.with(op.first);
+    if (at + 2 + args.length > this.#desc.length) this.#growDesc(at + 2 + args.length);
     const desc = this.#desc;
     let words = at;
-    desc[words++] = same ? op.head | HEAD_SAME : op.head;
-    desc[words++] = argc;
-    for (let i = 0; i < argc; i += 1) {
-      const arg = same || i === keyAt ? op.first : args[i]!;
-      this.#add(arg);
+    desc[words++] = op.head;
+    desc[words++] = args.length;
+    for (const arg of args) {
+      this.#parts.push(arg);
       desc[words++] = arg.length;
     }
     return words;
+  }
+
+  /** The keys of a run, what they share between their parts. */
+  #endRun({ head, tail, between }: Template): void {
+    if (this.#run.length === 0) return;
+    this.#parts.push(head, this.#run.join(between), tail);
+    this.#run.length = 0;
   }
 
   #add(arg: WireArg): void {
@@ -186,8 +215,9 @@ class FrameEncoder {
     for (const op of ops) {
       const same = (this.#desc[words]! & HEAD_SAME) !== 0;
       words += 2;
-      if (op.template !== null && !same) for (const arg of op.template.with(op.first)) write(arg);
-      else write(op.first);
+      if (op.template === null) write(op.first);
+      else if (same) write(op.template.keyOf(op.first));
+      else for (const arg of op.template.with(op.first)) write(arg);
       if (op.rest !== null) for (const arg of op.rest) write(arg);
     }
   }

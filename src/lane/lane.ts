@@ -312,6 +312,15 @@ export class DomainLane implements Lane, NodeOwner, OutboxOwner, Detours, Keeper
     return this.#ring !== null && this.#ring.ejecting;
   }
 
+  /** Settles an operation that is not sent, as if it had never been taken. */
+  withdraw(op: Op, value: unknown): void {
+    op.state = SETTLED;
+    this.counts.commands -= 1;
+    this.#outstanding -= 1;
+    op.settle(value);
+    if (this.#outstanding === 0 && this.#idle.length > 0) this.#notifyIdle();
+  }
+
   screen(ops: Op[]): void {
     let kept = 0;
     for (const op of ops) {

@@ -12,9 +12,11 @@ const EXPANSION = 3;
 
 /** What is too large about an operation, or null. Limits in bytes. O(arguments) only when it could be. */
 export function oversize(op: Op, maxKeyBytes: number, maxBulk: number): string | null {
-  const { key, weight } = op;
-  const rest = op.template?.args ?? op.rest;
+  const { weight } = op;
   const maxKey = Math.min(maxKeyBytes, maxBulk);
+  if (op.template !== null && weight * EXPANSION <= maxKey) return null;
+  const { key } = op;
+  const rest = op.template?.args ?? op.rest;
   if (key !== null && exceeds(key, maxKey)) return `the key is longer than ${maxKey} bytes`;
   if (rest === null) return null;
   if (rest.length >= MAX_ARGS) return `${rest.length + 1} arguments; a server accepts ${MAX_ARGS}`;

@@ -49,25 +49,37 @@ const NAMES: readonly string[] = Object.keys(Opcode);
 /** `Op.flags`: what its key tells is to be noted before it is sent (see `Stamper`). */
 export const OP_STAMP = 8;
 
-/** The arguments of operations that differ in their key alone: written once where they follow each other. */
+/** The arguments of operations that differ in a part of their key alone: written once where they follow each other. */
 export class Template {
   /** Where the key goes. */
   readonly keyAt: number;
   /** All arguments; empty at `keyAt`. */
   readonly args: readonly string[];
-  /** Bytes of the arguments without the key, near enough for a bound. */
+  /** What stands in every key before its part, and behind it. */
+  readonly head: string;
+  readonly tail: string;
+  /** Between the parts of two keys that follow each other. */
+  readonly between: string;
+  /** Bytes of the arguments without the part, near enough for a bound. */
   readonly weight: number;
 
-  constructor(keyAt: number, args: readonly string[]) {
+  constructor(keyAt: number, args: readonly string[], head: string, tail: string) {
     this.keyAt = keyAt;
     this.args = args;
-    this.weight = args.reduce((sum, arg) => sum + arg.length, 0);
+    this.head = head;
+    this.tail = tail;
+    this.between = tail + head;
+    this.weight = args.reduce((sum, arg) => sum + arg.length, this.between.length);
+  }
+
+  keyOf(part: WireArg): string {
+    return this.head + (part as string) + this.tail;
   }
 
   /** The arguments of one operation. */
-  with(key: WireArg): WireArg[] {
-    const args: WireArg[] = [...this.args];
-    args[this.keyAt] = key;
+  with(part: WireArg): string[] {
+    const args = [...this.args];
+    args[this.keyAt] = this.keyOf(part);
     return args;
   }
 }
@@ -84,7 +96,7 @@ export interface Block {
 
 export class Op {
   head: number;
-  /** Argument 0: the key of an opcode'd command, the name of a generic one; with a template, the key. */
+  /** Argument 0: the key of an opcode'd command, the name of a generic one; with a template, the key's part, a string. */
   first: WireArg;
   rest: readonly WireArg[] | null;
   settle: Settle;
@@ -129,7 +141,7 @@ export class Op {
 
   /** The key that decides the slot, or null. */
   get key(): WireArg | null {
-    if (this.template !== null) return this.first;
+    if (this.template !== null) return this.template.keyOf(this.first);
     const index = this.head >> HEAD_KEY_SHIFT;
     if (index === KEY_NONE) return null;
     return index === 0 ? this.first : (this.rest?.[index - 1] ?? null);
@@ -162,8 +174,11 @@ export class Op {
 
 /** Notes what a lane's operations are to know of their keys, before their bytes are sent. */
 export interface Stamper {
-  /** `ops` are packed as `scratch` and `desc` describe; those marked `OP_STAMP` want it. */
-  stamp(ops: readonly Op[], scratch: Uint8Array, desc: Int32Array): void;
+  /**
+   * `ops` are packed as `scratch` and `desc` describe; those marked `OP_STAMP` want it. Whether some of them were withdrawn:
+   * they are settled, and not to be sent.
+   */
+  stamp(ops: readonly Op[], scratch: Uint8Array, desc: Int32Array): boolean;
 }
 
 /** An operation that is its own shape, and takes its own outcome. */

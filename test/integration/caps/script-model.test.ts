@@ -166,7 +166,8 @@ async function play(server: SandboxServer, user: string, sequence: readonly Step
       assert.equal(status, model.undo(op, plan, String(id), now), told);
     } else {
       const named = [question, String(id), plan.mark, String(life)];
-      const words = op === "n" ? plan.template("t", 0).args.slice(KEY_AT + 1) : op === "c" ? [question] : named;
+      const words =
+        op === "n" ? plan.template("t", 0, "fc:caps:{").args.slice(KEY_AT + 1) : op === "c" ? [question] : named;
       const { status, now, figures } = await run(DECIDE.source, ...words);
       const expected =
         op === "n" ? model.decide("t", plan, "", life, now) : model.decide(op, plan, String(id), life, now);
