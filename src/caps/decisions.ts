@@ -51,6 +51,8 @@ export class Decisions implements Asker, Stamper {
   readonly #strict: boolean;
   /** The lane stamps questions. */
   readonly #stamped: boolean;
+  /** What was read of the last reply, until it is settled with: most decisions are just this. */
+  #made: CapsResult | null = null;
   /** The server's clock less this process's, as far as it mattered: it chooses the civil boundaries sent. */
   #offsetMs = 0;
 
@@ -186,11 +188,15 @@ export class Decisions implements Asker, Stamper {
       if (ask.place !== null) return this.#confirmed(slot, ask.place, result);
     }
     this.#counts.allowed += 1;
+    this.#made = result;
     return result;
   }
 
   settled(ask: Ask, value: unknown): void {
-    if (value === AGAIN) this.#askAgain(ask);
+    if (value === this.#made) {
+      this.#made = null;
+      ask.resolve(value as CapsResult);
+    } else if (value === AGAIN) this.#askAgain(ask);
     else if (value instanceof Promise) ask.resolve(this.#outcome(ask, value));
     else if (value instanceof KeylaneError) ask.resolve(this.#outcome(ask, Promise.reject(value)));
     else ask.resolve(value as CapsResult);
