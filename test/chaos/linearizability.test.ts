@@ -59,14 +59,15 @@ describe(`${OPERATIONS} operations of four threads during failovers`, () => {
 
   /**
    * Fails one shard over after the other while `goesOn`, and cuts the connections to the old primary in the middle of every other
-   * failover, when writes wait there. Gives the moments between which that happened.
+   * failover, when writes wait there. `begun` runs as each begins. Gives the moments between which that happened.
    */
-  async function failOver(goesOn: () => boolean): Promise<[from: number, to: number][]> {
+  async function failOver(goesOn: () => boolean, begun: () => void): Promise<[from: number, to: number][]> {
     const spans: [number, number][] = [];
     for (let at = 0; goesOn(); at += 1) {
       const primary = c6.value.primaries[at % 3]!;
       const from = clock();
       const done = c6.value.failover(c6.value.replicasOf(primary)[0]!);
+      begun();
       for (let cuts = at % 2 === 0 ? 5 : 0; cuts > 0; cuts -= 1) {
         await sleep(20);
         await primary.command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes");
@@ -98,11 +99,18 @@ describe(`${OPERATIONS} operations of four threads during failovers`, () => {
 
       let playing = true;
       const records = Promise.all(players.map((one) => one())).finally(() => (playing = false));
-      const endOne = async (): Promise<void> => {
-        await sleep(LENGTH_MS / 2);
-        if (poolWorkers[0] !== undefined) await endWorker(poolWorkers[0], "exit");
+      // A worker ends as a failover begins: what waits for the new primary would all be of unknown outcome in the end.
+      let doomed = poolWorkers[0];
+      let ending: Promise<void> | undefined;
+      const half = clock() + LENGTH_MS / 2;
+      const endOne = (): void => {
+        if (doomed === undefined || clock() < half) return;
+        ending = endWorker(doomed, "exit");
+        doomed = undefined;
       };
-      const [logs, spans] = await Promise.all([records, failOver(() => playing), endOne()]);
+      const [logs, spans] = await Promise.all([records, failOver(() => playing, endOne)]);
+      await ending;
+      assert.equal(doomed, undefined, "the worker ended");
       logs.push(await readAll(lanes, KEYS));
 
       const history = logs.flatMap(({ operations }) => operations);
