@@ -100,7 +100,7 @@ describe(`${OPERATIONS} operations of four threads during failovers`, () => {
       let playing = true;
       const records = Promise.all(players.map((one) => one())).finally(() => (playing = false));
       // A worker ends as a failover begins: what waits for the new primary would all be of unknown outcome in the end.
-      let doomed = poolWorkers[0];
+      let doomed: Worker | undefined = poolWorkers[0];
       let ending: Promise<void> | undefined;
       const half = clock() + LENGTH_MS / 2;
       const endOne = (): void => {
