@@ -23,9 +23,11 @@ import {
   INFO_PROOF,
   INFO_PROOF_INDEX,
   INFO_WORDS,
+  STAMP_WORDS,
 } from "#dist/native/cache-types.js";
 import type { CacheSession } from "#dist/native/cache-types.js";
-import { cacheCore } from "#dist/native/index.js";
+import { cacheCore, native } from "#dist/native/index.js";
+import { FLAG_SAME, HEAD_FLAGS_SHIFT, HEAD_KEY_SHIFT, KEY_NONE } from "#dist/native/types.js";
 
 assert.ok(cacheCore !== undefined, "the tests need the addon");
 const core = cacheCore;
@@ -206,6 +208,54 @@ test("arguments that are wrong, or lie in the region, are refused; an ended sess
   session.end(true);
   session.end(true);
   assert.throws(() => session.lookup("key", 0, 0, out, info), /has ended/);
+});
+
+test("stamp: ticket, slot and hash of each operation's key, wherever it stands; an operation without one is passed over", () => {
+  const session = core.createCache(memoryOf(4 << 20), {});
+  const keyAt = (index: number) => index << HEAD_KEY_SHIFT;
+  // The key first; second, after an argument; none (an index past the arguments); alone because the rest is a template's.
+  const scratch = Buffer.from("aaa" + "xx{b}b" + "yy" + "c{d}", "latin1");
+  const desc = Int32Array.of(
+    keyAt(0),
+    1,
+    3,
+    keyAt(1),
+    2,
+    2,
+    4,
+    keyAt(KEY_NONE),
+    1,
+    2,
+    FLAG_SAME << HEAD_FLAGS_SHIFT,
+    1,
+    4,
+  );
+  const stamps = new Int32Array(4 * STAMP_WORDS).fill(-9);
+  session.invalidate("{b}b");
+  session.stamp(scratch, desc, 4, stamps);
+  const expected = ["aaa", "{b}b", null, "c{d}"].flatMap((key) => {
+    if (key === null) return [-9, -9, -9, -9];
+    const hash = native.hash64(key);
+    return [
+      session.ticket(key),
+      native.slot(key),
+      Number(BigInt.asIntN(32, hash)),
+      Number(BigInt.asIntN(32, hash >> 32n)),
+    ];
+  });
+  assert.deepEqual([...stamps], expected);
+  assert.notEqual(session.ticket("{b}b"), session.ticket("aaa"), "the ticket tells of the invalidation");
+
+  const cut = new Int32Array(4 * STAMP_WORDS).fill(-9);
+  session.stamp(scratch.subarray(0, 8), desc, 4, cut);
+  assert.deepEqual(
+    [...cut],
+    [...expected.slice(0, STAMP_WORDS), ...Array.from({ length: 12 }, () => -9)],
+    "what is cut off",
+  );
+  assert.throws(() => session.stamp(scratch, desc, desc.length + 1, stamps), RangeError);
+  session.end(true);
+  assert.throws(() => session.stamp(scratch, desc, 4, stamps), /has ended/);
 });
 
 /**
