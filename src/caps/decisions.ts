@@ -26,7 +26,7 @@ import { MAX_USER, assertText } from "./plan.js";
 import type { Plan } from "./plan.js";
 import type { CapsHome } from "./policy.js";
 import type { Place } from "./replicas.js";
-import { Figures, Status, statesOf } from "./reply.js";
+import { Figures, Status, resultOf } from "./reply.js";
 import { KEY_TAIL, UNDO, headOfKeys } from "./scripts.js";
 import type { CapsResult } from "./types.js";
 
@@ -169,11 +169,7 @@ export class Decisions implements Asker, Stamper {
     if (ask.told !== null) Object.assign(ask.told, { settled: status === Status.SETTLED, at: figures.now });
     this.#counts.repaired += figures.raised;
     if (ask.raises) this.#floors.raised(hashOf(ask.hashLow, ask.hashHigh), plan);
-    const result: CapsResult = {
-      allowed: status !== Status.DENIED,
-      caps: statesOf(plan, figures),
-      source: "redis",
-    };
+    const result = resultOf(plan, figures);
     if (status === Status.DENIED) {
       this.#counts.denied += 1;
       const { user, ticket, hashLow } = ask;

@@ -12,7 +12,7 @@ import { Floors } from "./floors.js";
 import { Increx } from "./increx.js";
 import type { CapsHome } from "./policy.js";
 import { MAX_TEXT, Plan, PlannedCap, assertLimit, assertText, assertWindow } from "./plan.js";
-import { Figures, Status, statesOf } from "./reply.js";
+import { Figures, Status, resultOf } from "./reply.js";
 import { KEY } from "./scripts.js";
 import type { CapsResult, KeyCap } from "./types.js";
 
@@ -103,7 +103,7 @@ export class KeyCaps {
       this.#counts.denied += 1;
       this.#denials.add(key, NAMESPACE + key, plan, figures, ticket, sent);
     }
-    return { allowed, caps: statesOf(plan, figures), source: "redis" };
+    return resultOf(plan, figures);
   }
 
   #planOf(key: string, { limit, windowMs }: KeyCap): Plan {

@@ -2,7 +2,7 @@
 import { ROW_WORDS, Kind } from "../native/types.js";
 import type { ReplyRows, Shape } from "../lane/replies.js";
 import type { Plan, PlannedCap } from "./plan.js";
-import type { CapState } from "./types.js";
+import type { CapState, CapsResult } from "./types.js";
 
 /** First word of a reply. */
 export const Status = {
@@ -171,14 +171,54 @@ function integer(rows: ReplyRows): number {
   return typeof value === "number" ? value : Number.NaN;
 }
 
-export function statesOf({ caps }: Plan, figures: Figures): CapState[] {
-  // An array that grows by a push has room for 17.
-  if (caps.length === 1) return [stateOf(caps[0]!, figures, 0)];
+/**
+ * What callers get is made without literals: V8 learns where the objects of a literal are to live from a few that it sees early,
+ * and for answers to calls that came in one burst it learns to make each of them old.
+ */
+const listOf = <T>(...items: T[]): T[] => items;
+
+interface Made<T, A extends unknown[]> {
+  new (...values: A): T;
+}
+
+/** A constructor of plain objects. */
+function plain<T, A extends unknown[]>(make: (this: T, ...values: A) => void): Made<T, A> {
+  make.prototype = Object.prototype;
+  return make as unknown as Made<T, A>;
+}
+
+type Open<T> = { -readonly [key in keyof T]: T[key] };
+
+const State = plain(function (
+  this: Open<CapState>,
+  name: string,
+  limit: number,
+  used: number,
+  resetsAtMs: number,
+): void {
+  this.name = name;
+  this.limit = limit;
+  this.used = used;
+  this.remaining = used < limit ? limit - used : 0;
+  this.resetsAtMs = resetsAtMs;
+});
+
+const Result = plain(function (this: Open<CapsResult>, allowed: boolean, caps: readonly CapState[]): void {
+  this.allowed = allowed;
+  this.caps = caps;
+  this.source = "redis";
+});
+
+/** What a reply says. */
+export function resultOf(plan: Plan, figures: Figures): CapsResult {
+  return new Result(figures.status !== Status.DENIED, statesOf(plan, figures));
+}
+
+function statesOf({ caps }: Plan, figures: Figures): CapState[] {
+  if (caps.length === 1) return listOf(stateOf(caps[0]!, figures, 0));
   return caps.map((cap, i) => stateOf(cap, figures, i));
 }
 
 function stateOf({ name, limit }: PlannedCap, figures: Figures, i: number): CapState {
-  const used = figures.used(i);
-  const resetsAtMs = figures.now + figures.resetsInMs(i);
-  return { name, limit, used, remaining: used < limit ? limit - used : 0, resetsAtMs };
+  return new State(name, limit, figures.used(i), figures.now + figures.resetsInMs(i));
 }
