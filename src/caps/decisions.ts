@@ -100,7 +100,7 @@ export class Decisions implements Asker, Stamper {
       }
     }
     const promise = new Promise<CapsResult>(executor);
-    const ask = new Ask(this, op, user, plan, options, sent, grabbed);
+    const ask = Ask.of(this, op, user, plan, options, sent, grabbed);
     if (told !== null) ask.told = told;
     const words = id === "" ? NONE : [id, plan.mark, lifeMs === 0 ? "0" : String(lifeMs)];
     if (common) {
@@ -192,6 +192,7 @@ export class Decisions implements Asker, Stamper {
     if (value === this.#made) {
       this.#made = null;
       ask.resolve(value as CapsResult);
+      ask.release();
     } else if (value === AGAIN) this.#askAgain(ask);
     else if (value instanceof Promise) ask.resolve(this.#outcome(ask, value));
     else if (value instanceof KeylaneError) ask.resolve(this.#outcome(ask, Promise.reject(value)));
@@ -243,7 +244,7 @@ export class Decisions implements Asker, Stamper {
 
   /** The same with the boundaries of the server's time. */
   #askAgain(before: Ask): void {
-    const ask = new Ask(this, before.operation, before.user, before.plan, before.options, before.sent, before.resolve);
+    const ask = Ask.of(this, before.operation, before.user, before.plan, before.options, before.sent, before.resolve);
     ask.again = true;
     ask.raises = before.raises;
     ask.place = before.place;

@@ -13,7 +13,7 @@
  */
 import type { KeylaneError } from "../errors.js";
 import type { NodeLane } from "./node.js";
-import { SETTLED } from "./op.js";
+import { OP_PROBE, SETTLED } from "./op.js";
 import type { Op } from "./op.js";
 
 class Hold {
@@ -127,6 +127,7 @@ export class Holds {
       if (first === null) this.#end(slot, hold, released.free);
       else {
         hold.probe = first;
+        first.flags |= OP_PROBE;
         hold.fences = [];
         released.probes.push({ slot, op: first });
       }

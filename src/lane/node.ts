@@ -292,6 +292,7 @@ export class NodeLane implements ReplyTaker {
   }
 
   handled(): void {
+    this.#current = IGNORED;
     if (this.ring.size === 0) {
       this.#owedSince = 0;
       if (this.state === "leaving") this.close();
@@ -413,6 +414,7 @@ export class NodeLane implements ReplyTaker {
     this.feed.feeder = 0;
     if (feeder !== 0) this.#owner.unfed(feeder);
     this.inbox.reset();
+    this.#current = IGNORED;
     const lost = this.ring.clear();
     this.#earliest = NEVER;
     this.#owedSince = 0;

@@ -44,6 +44,9 @@ export const OP_QUEUED = 4;
 /** `Op.flags`: an operation of keylane's own that goes the way of callers'; it is in no count of those. */
 export const OP_OWN = 16;
 
+/** `Op.flags`: later operations of its slot waited for its answer. */
+export const OP_PROBE = 32;
+
 const NAMES: readonly string[] = Object.keys(Opcode);
 
 /** `Op.flags`: what its key tells is to be noted before it is sent (see `Stamper`). */
