@@ -1,7 +1,7 @@
 /**
  * Slots move to and fro between two primaries while counters are counted and read, pipelined, without a pause. Every call is
- * judged by its value: the n-th INCRBY of a key gives n, and a GET gives what was counted before it was issued. So one
- * repeated, lost or overtaken operation fails the test, as does one call that fails or hangs.
+ * judged by its value: the n-th INCRBY of a key gives n, a GET gives what was counted before it was issued, and so does a cap of a
+ * user of the same slot. So one repeated, lost or overtaken operation fails the test, as does one call that fails or hangs.
  *
  * KEYLANE_CHAOS_SECONDS sets the duration (default 6; 60 by hand).
  */
@@ -9,6 +9,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { Keylane } from "keylane";
+import type { CapsResult } from "keylane";
 import { startCluster } from "keylane/sandbox";
 import type { SandboxCluster, SandboxNode } from "keylane/sandbox";
 
@@ -22,9 +23,12 @@ const KEYS_PER_WORKER = 25;
 /** Slots under way at once. */
 const MOVING = 12;
 
+const CAPS = [{ name: "a", limit: 1_000_000, windowMs: 86_400_000 }];
+
 interface Client {
   incrBy(key: string): Promise<number | bigint>;
   get(key: string): Promise<unknown>;
+  readonly caps: { take(user: string, caps: typeof CAPS): Promise<CapsResult> };
 }
 
 /** Counts its own keys in bursts until `over`; gives the calls made and the last count of each key. */
@@ -34,13 +38,20 @@ async function count(
   over: () => boolean,
 ): Promise<[number, Map<string, number>]> {
   const issued = new Map(keys.map((key) => [key, 0]));
+  const taken = new Map(keys.map((key) => [key, 0]));
   let calls = 0;
   for (let step = 0; !over();) {
     const burst: Promise<void>[] = [];
     for (let i = 0; i < BURST; i += 1, step += 1) {
       const key = keys[(step * 7) % keys.length]!;
       const before = issued.get(key)!;
-      if (step % 3 === 0)
+      if (step % 4 === 1) {
+        const used = taken.get(key)! + 1;
+        taken.set(key, used);
+        burst.push(
+          lanes.caps.take(key, CAPS).then((result) => assert.equal(result.caps[0]!.used, used, `take ${key}`)),
+        );
+      } else if (step % 3 === 0)
         burst.push(
           lanes.get(key).then((value) => assert.equal(value, before === 0 ? null : String(before), `GET ${key}`)),
         );
@@ -80,6 +91,7 @@ test(`counters stay exact while slots move for ${SECONDS} s`, { timeout: (SECOND
   await using cluster = await startCluster({ primaries: 3 });
   await using lanes = await Keylane.open({
     domains: { all: { prefixes: [""], nodes: cluster.seeds } },
+    caps: { domain: "all", onError: "throw" },
     commandTimeoutMs: 10_000,
   });
   const pair = cluster.primaries.slice(0, 2) as [SandboxNode, SandboxNode];

@@ -182,6 +182,32 @@ describe("caps on a scripted server", () => {
     assert.equal(lanes.stats().caps.degraded, odd.length);
   });
 
+  it("takes that a server asked to wait are answered once, and so are those behind them", async (t) => {
+    const { stub, lanes } = await scripted([null], { onError: "throw" });
+    t.after(() => stub.stop());
+    const ends = Date.now() + HOUR;
+    let [refusals, counted] = [0, 0];
+    stub.answer("EVALSHA", () => {
+      if (refusals === 0) return `${ends}:${(counted += 1)}`;
+      refusals -= 1;
+      return failure("LOADING Redis is loading the dataset in memory");
+    });
+    const wide: Cap[] = [{ name: "a", limit: 100, windowMs: HOUR }];
+    const take = async (): Promise<number> => (await lanes.caps.take("u", wide)).caps[0]!.used;
+    for (let round = 0; round < 3; round += 1) {
+      refusals = 2;
+      const hasty = assert.rejects(lanes.caps.take("u", wide, { timeoutMs: 1 }), { name: "KeylaneError" });
+      const before = counted;
+      const counts = await Promise.all(Array.from({ length: 6 }, take));
+      await hasty;
+      assert.deepEqual(
+        counts.toSorted((a, b) => a - b),
+        counts.map((_, i) => before + i + 1),
+      );
+      assert.equal(await take(), before + 7);
+    }
+  });
+
   it("an outage is told once, and again when it comes back", async (t) => {
     const { stub, lanes } = await scripted([failure("ERR down")], { onError: "deny" });
     t.after(() => stub.stop());
