@@ -33,7 +33,7 @@ export class WrongValue extends Error {
 }
 
 /** A sequential string: a concatenation is a rope until something flattens it, which would be charged to the first reader. */
-function flat(text: string): string {
+export function flat(text: string): string {
   return Buffer.from(text, "latin1").toString("latin1");
 }
 

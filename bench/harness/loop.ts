@@ -80,6 +80,74 @@ export async function runLoop(
   return toSample(issued, ms, cpu, latencies.subarray(0, taken));
 }
 
+/** Calls that count by key. */
+export interface Counter {
+  readonly keys: readonly string[];
+  /** Made so far, by all rounds: they take the keys in turn. */
+  calls: number;
+  ask(key: string): Promise<unknown>;
+  /** The count that an answer tells, or what a call was rejected with; NaN when it tells none. */
+  countOf(answer: unknown, rejected: boolean): number;
+  /** The count that the n-th call of a key must give. */
+  expected(nth: number): number;
+}
+
+/** As `runLoop`, one promise per call; rejects on the first wrong count. */
+export async function runCounter(counter: Counter, round: RoundSpec): Promise<Sample> {
+  const { keys } = counter;
+  const mask = round.inFlight > SAMPLE_ALL_UP_TO ? SAMPLE_EVERY - 1 : 0;
+  const latencies = new Float64Array(Math.ceil(round.maxOps / (mask + 1)));
+  const end = keys.length;
+  let limit = round.maxOps;
+  let issued = 0;
+  let taken = 0;
+  let nth = Math.floor(counter.calls / end) + 1;
+  let next = counter.calls % end;
+  let deadline = 0;
+
+  const flow = async (): Promise<void> => {
+    while (issued < limit) {
+      const sampled = (issued & mask) === 0;
+      issued += 1;
+      const key = keys[next];
+      const expected = counter.expected(nth);
+      next += 1;
+      if (next === end) {
+        next = 0;
+        nth += 1;
+      }
+      const began = sampled ? performance.now() : 0;
+      let rejected = false;
+      let answer: unknown;
+      try {
+        answer = await counter.ask(key);
+      } catch (error) {
+        answer = error;
+        rejected = true;
+      }
+      const count = counter.countOf(answer, rejected);
+      if (count !== expected) {
+        limit = 0;
+        throw answer instanceof Error ? answer : new WrongValue(key, String(expected), count);
+      }
+      if (!sampled) continue;
+      const ended = performance.now();
+      latencies[taken] = ended - began;
+      taken += 1;
+      if (ended > deadline) limit = 0;
+    }
+  };
+
+  const started = performance.now();
+  const cpuStarted = process.cpuUsage();
+  deadline = started + round.maxMs;
+  await Promise.all(Array.from({ length: round.inFlight }, flow));
+  const cpu = process.cpuUsage(cpuStarted);
+  const ms = performance.now() - started;
+  counter.calls += issued;
+  return toSample(issued, ms, cpu, latencies.subarray(0, taken));
+}
+
 /** A client that takes its operations as batches, prepared before the clock starts. */
 export interface Batches {
   readonly count: number;

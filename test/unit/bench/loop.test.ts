@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { makeKeys } from "#bench/harness/keys.js";
-import { runBatches, runLoop } from "#bench/harness/loop.js";
+import { runBatches, runCounter, runLoop } from "#bench/harness/loop.js";
 import { interleave, playOrder, WARMUP_ROUNDS } from "#bench/harness/rounds.js";
 
 const set = makeKeys({ count: 100, prefixes: ["up:"] });
@@ -64,6 +64,53 @@ describe("runLoop", () => {
     await assert.rejects(runLoop(wrong, set, { at: 0 }, round), { name: "WrongValue", message: /user_0000000057/ });
     await assert.rejects(runLoop(absent, set, { at: 0 }, round), { name: "WrongValue", message: /null was read/ });
     await assert.rejects(runLoop(broken, set, { at: 0 }, round), { message: "no route" });
+  });
+});
+
+const countOf = (answer: unknown, rejected: boolean) => (rejected ? Number.NaN : (answer as number));
+
+/** Counts by key, a turn of the event loop later; a call of `wrong` goes wrong. */
+function counting(wrong: (count: number) => unknown = () => undefined) {
+  const counts = new Map<string, number>();
+  const ask = async (key: string) => {
+    const count = (counts.get(key) ?? 0) + 1;
+    counts.set(key, count);
+    await new Promise(setImmediate);
+    const odd = wrong(count);
+    if (odd instanceof Error) throw odd;
+    return odd ?? count;
+  };
+  return { keys: set.keys, calls: 0, ask, countOf, expected: (nth: number) => nth };
+}
+
+describe("runCounter", () => {
+  it("takes the keys in turn, over rounds too, and expects of each call one more than of the one before", async () => {
+    const counter = counting();
+    for (const maxOps of [150, 25, 325]) {
+      const sample = await runCounter(counter, { inFlight: 7, maxOps, maxMs: HOUR });
+      assert.ok(sample.opsPerSec > 0 && sample.p99Ms >= sample.p50Ms && sample.p50Ms > 0);
+    }
+    assert.equal(counter.calls, 500);
+    assert.equal(await counter.ask(set.keys[99]), 6);
+  });
+
+  it("a wrong count and an error end the run; a rejection may be a count", async () => {
+    const round = { inFlight: 16, maxOps: 1000, maxMs: HOUR };
+    await assert.rejects(
+      runCounter(
+        counting((count) => (count === 3 ? 2 : undefined)),
+        round,
+      ),
+      { name: "WrongValue" },
+    );
+    const broken = counting((count) => (count === 2 ? new Error("no route") : undefined));
+    await assert.rejects(runCounter(broken, round), { message: "no route" });
+    const denied = counting(() => new Error("denied"));
+    const sample = await runCounter(
+      { ...denied, countOf: (_, rejected) => (rejected ? 0 : 1), expected: () => 0 },
+      round,
+    );
+    assert.ok(sample.opsPerSec > 0);
   });
 });
 
