@@ -210,11 +210,12 @@ test("arguments that are wrong, or lie in the region, are refused; an ended sess
   assert.throws(() => session.lookup("key", 0, 0, out, info), /has ended/);
 });
 
+const keyAt = (index: number): number => index << HEAD_KEY_SHIFT;
+
 test("stamp: ticket, slot and hash of each operation's key, wherever it stands; an operation without one is passed over", () => {
   const session = core.createCache(memoryOf(4 << 20), {});
-  const keyAt = (index: number) => index << HEAD_KEY_SHIFT;
   // The key first; second, after an argument; none (an index past the arguments); alone because the rest is a template's.
-  const scratch = Buffer.from("aaa" + "xx{b}b" + "yy" + "c{d}", "latin1");
+  const scratch = Buffer.from("aaaxx{b}byyc{d}", "latin1");
   const desc = Int32Array.of(
     keyAt(0),
     1,
