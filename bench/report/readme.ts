@@ -1,9 +1,9 @@
 /**
  * A report as a block of the README, between `<!-- bench:<suite> -->` and `<!-- /bench:<suite> -->`: where it was measured, a
- * table for each condition in which peers were compared, and the ratios that have a goal. What stands between the markers is
- * replaced as a whole, so figures are never edited by hand.
+ * table for each condition in which peers were compared, and the ratios that have a goal; and what else the suite wants told.
+ * What stands between the markers is replaced as a whole, so figures are never edited by hand.
  */
-import { figure } from "./table.js";
+import { bound, figure } from "./table.js";
 import type { Report, Row } from "./types.js";
 
 const HEADINGS = ["ops/s", "CPU µs/op", "p50 ms", "p99 ms"];
@@ -17,7 +17,7 @@ export function withBlock(text: string, report: Report): string {
 }
 
 /** The lines between the markers. */
-export function blockOf({ suite, environment, rows, ratios, goals }: Report): string {
+export function blockOf({ suite, environment, rows, ratios, goals, told = [] }: Report): string {
   const { cores, node, settings, date } = environment;
   const server = "server" in settings ? `, ${settings["server"]}` : "";
   const rounds = rows[0]?.rounds ?? 0;
@@ -27,11 +27,16 @@ export function blockOf({ suite, environment, rows, ratios, goals }: Report): st
   ];
   for (const group of new Set(rows.map((row) => row.group))) {
     const members = rows.filter((row) => row.group === group);
-    if (members.some(({ role }) => role === "peer")) out.push("", ...tableOf(group, members));
+    if (told.includes(group) || members.some(({ role }) => role === "peer")) out.push("", ...tableOf(group, members));
   }
-  if (goals.length > 0) {
+  const extra = told.filter((what) => what in ratios);
+  if (extra.length > 0) {
+    out.push("", "| ratio | value | goal |", "| --- | ---: | ---: |");
+    for (const goal of goals) out.push(line([goal.ratio, figure(goal.value), bound(goal)]));
+    for (const ratio of extra) out.push(line([ratio, figure(ratios[ratio] ?? Number.NaN), "—"]));
+  } else if (goals.length > 0) {
     out.push("", "| ratio | value |", "| --- | ---: |");
-    for (const { ratio } of goals) out.push(`| ${ratio} | ${figure(ratios[ratio] ?? Number.NaN)} |`);
+    for (const { ratio } of goals) out.push(line([ratio, figure(ratios[ratio] ?? Number.NaN)]));
   }
   return out.join("\n");
 }

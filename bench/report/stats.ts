@@ -80,6 +80,11 @@ export class Verdict {
   readonly ratios: Record<string, number> = {};
   readonly goals: Goal[] = [];
 
+  /** Ratios without a goal. */
+  get open(): string[] {
+    return Object.keys(this.ratios).filter((what) => this.goals.every(({ ratio: held }) => held !== what));
+  }
+
   /** Notes a ratio; with a bound it is also a goal. */
   add(what: string, value: number, bounds: { readonly atLeast?: number; readonly atMost?: number } = {}): void {
     if (what in this.ratios) throw new RangeError(`the ratio ${what} exists`);

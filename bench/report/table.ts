@@ -41,7 +41,8 @@ function align(lines: readonly string[][]): string[] {
   );
 }
 
-function bound(goal: Goal): string {
+/** What meets a goal. */
+export function bound(goal: Goal): string {
   const parts = [];
   if (goal.atLeast !== undefined) parts.push(`≥ ${goal.atLeast}`);
   if (goal.atMost !== undefined) parts.push(`≤ ${goal.atMost}`);

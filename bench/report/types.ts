@@ -58,6 +58,8 @@ export interface Report {
   readonly rows: readonly Row[];
   readonly ratios: { readonly [what: string]: number };
   readonly goals: readonly Goal[];
+  /** Groups without a peer, and ratios without a goal, that the README tells all the same. */
+  readonly told?: readonly string[];
 }
 
 /** Where the figures were taken: without it they mean nothing. */

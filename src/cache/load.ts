@@ -7,6 +7,7 @@ import type { LoadShapes } from "../lane/contract.js";
 import type { WireArg } from "../lane/op.js";
 import type { ReplyRows, Shape } from "../lane/replies.js";
 import { KIND_HIGH, Kind } from "../native/types.js";
+import { KEPT_WORDS } from "../pool/protocol.js";
 
 /** What PTTL says of a key that never expires. */
 const WITHOUT_END = -1;
@@ -38,7 +39,7 @@ class LifeShape implements Shape {
   }
 }
 
-/** Reads what a worker made of both replies. */
+/** Reads what a worker made of both replies: three words and the value. */
 class FetchedShape implements Shape {
   readonly #load: Load;
 
@@ -47,12 +48,11 @@ class FetchedShape implements Shape {
   }
 
   read(rows: ReplyRows): unknown {
-    const index = Number(rows.value());
-    const proof = Number(rows.value());
-    const check = Number(rows.value());
+    const { table, at } = rows;
+    rows.at = at + KEPT_WORDS;
     const load = this.#load;
     const value = load.target.value(rows);
-    load.target.fetched(load, value, index, proof, check);
+    load.target.fetched(load, value, table[at]!, table[at + 1]!, table[at + 2]!);
     return value;
   }
 }
@@ -64,6 +64,8 @@ export class Load implements Shape, LoadShapes {
   readonly ticket: number;
   /** When it began, on the region's clock. */
   readonly began: number;
+  /** Whether the lane counts the key. */
+  counted = false;
   /** What PTTL said. */
   lifeMs = UNKNOWN_LIFE;
   /** Where a load for another thread was stored: index of the proof word (-1: nowhere), proof, and when to look again. */

@@ -22,7 +22,7 @@ const TOLD_ENTRIES = 256;
 /** Hits are counted from here when nobody is told. */
 const UNTOLD = -0x3fff_ffff;
 
-class LocalEntry {
+export class LocalEntry {
   value: unknown;
   index: number;
   proof: number;
@@ -42,6 +42,8 @@ class LocalEntry {
 export class LocalCache {
   /** Answers given by this thread's map. */
   hits = 0;
+  /** What `get` found last when it could not tell: an entry to be brought up to date, or null. */
+  stale: LocalEntry | null = null;
   readonly #entries = new Map<string, LocalEntry>();
   /** Keys from the oldest on. One iterator for all: a new one would walk every place that a removed key has left. */
   readonly #oldest = this.#entries.keys();
@@ -68,9 +70,15 @@ export class LocalCache {
   /** The value, null when the key is known to be absent, undefined when this map cannot tell. */
   get(key: string): unknown {
     const entry = this.#entries.get(key);
-    if (entry === undefined) return undefined;
+    if (entry === undefined) {
+      this.stale = null;
+      return undefined;
+    }
     const { index } = entry;
-    if (this.#proofs[index] !== entry.proof || ((this.#words[this.#clock]! - entry.check) | 0) >= 0) return undefined;
+    if (this.#proofs[index] !== entry.proof || ((this.#words[this.#clock]! - entry.check) | 0) >= 0) {
+      this.stale = entry;
+      return undefined;
+    }
     // Counted up to what eviction looks at, so that the line stays shared between cores.
     if (this.#hitWords[index]! < HIT_CAP) this.#hitWords[index]! += 1;
     this.hits += 1;
@@ -87,14 +95,20 @@ export class LocalCache {
     if (this.#closed) return;
     const entry = this.#entries.get(key);
     if (entry !== undefined) {
-      entry.value = value;
-      entry.index = index;
-      entry.proof = proof;
-      entry.check = check;
+      this.renew(entry, value, index, proof, check);
       return;
     }
     if (this.#entries.size >= MAX_ENTRIES) this.#entries.delete(this.#oldest.next().value!);
     this.#entries.set(key, new LocalEntry(value, index, proof, check));
+  }
+
+  /** Brings an entry up to date. */
+  renew(entry: LocalEntry, value: unknown, index: number, proof: number, check: number): void {
+    if (this.#closed) return;
+    entry.value = value;
+    entry.index = index;
+    entry.proof = proof;
+    entry.check = check;
   }
 
   #gather(entry: LocalEntry, key: string): void {
@@ -122,6 +136,7 @@ export class LocalCache {
   /** Answers nothing any more. */
   close(): void {
     this.#closed = true;
+    this.stale = null;
     this.#entries.clear();
   }
 }

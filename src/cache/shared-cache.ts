@@ -8,12 +8,15 @@
  *        └ hit       │                                  └ failed, and staleIfErrorMs: L1 past its expiry
  *                    └ hit, and elected: the old value now, a refresh behind it
  * ```
+ *
+ * Where the lane's connections are in workers, what follows the miss of a plain GET is done there (`fetches.ts`, `errands.ts`).
  */
 import { cacheChannel } from "../diagnostics.js";
 import type { CacheMessage } from "../diagnostics.js";
 import type { Codec } from "../lane/codec.js";
 import { ownKey } from "../lane/arguments.js";
 import type { CallLimits, Lane } from "../lane/contract.js";
+import { DomainLane } from "../lane/lane.js";
 import { HEAD_GET } from "../lane/op.js";
 import type { Settle, WireArg } from "../lane/op.js";
 import type { ReplyRows } from "../lane/replies.js";
@@ -24,9 +27,11 @@ import {
   FLAG_HIGH,
   INFO_CHECK,
   INFO_FLAGS,
+  INFO_HASH_LOW,
   INFO_LENGTH,
   INFO_PROOF,
   INFO_PROOF_INDEX,
+  INFO_TICKET,
   INFO_WORDS,
 } from "../native/cache-types.js";
 import { native } from "../native/index.js";
@@ -36,6 +41,9 @@ import type { HotShare } from "../shared/hot-share.js";
 import type { SharedRegion } from "../shared/region.js";
 import type { Key } from "../types.js";
 import type { HotReplicas } from "./hot-replicas.js";
+import { Errands } from "./errands.js";
+import type { ErrandCache } from "./errands.js";
+import { Fetches } from "./fetches.js";
 import { Load } from "./load.js";
 import type { LoadTarget } from "./load.js";
 import type { LocalCache } from "./local.js";
@@ -51,7 +59,7 @@ const NO_LIMITS: CallLimits = {};
 const info = new Int32Array(INFO_WORDS);
 let scratch = Buffer.allocUnsafeSlow(64 << 10);
 
-export class SharedCache implements LoadTarget {
+export class SharedCache implements LoadTarget, ErrandCache {
   readonly policy: CachePolicy;
   readonly #lane: Lane;
   readonly #region: SharedRegion;
@@ -59,6 +67,8 @@ export class SharedCache implements LoadTarget {
   readonly #codec: Codec;
   readonly #domain: number;
   readonly #flights: SingleFlight;
+  /** Instead of these for plain GETs, where a worker elects who loads and nobody in this thread watches loads. */
+  readonly #fetches: Fetches | null;
   readonly #outages: Outages;
   /** Where answers are counted; null when they are not. */
   readonly #hits: HitCounts | null;
@@ -69,17 +79,6 @@ export class SharedCache implements LoadTarget {
   readonly #hotRefreshMs: number;
   #replicas: HotReplicas | null = null;
   #closed = false;
-  readonly #forOthers: LoadTarget = {
-    decode: () => undefined,
-    store: (load, bytes, lifeMs, feeder) => {
-      if (!this.#keep(load, bytes, lifeMs, feeder)) return;
-      load.index = info[INFO_PROOF_INDEX]!;
-      load.proof = info[INFO_PROOF]!;
-      load.check = info[INFO_CHECK]!;
-    },
-    fetched: () => {},
-    value: (rows) => this.value(rows),
-  };
 
   /** `stale` hears when a node can no longer be asked and values past their expiry are answered. */
   constructor(
@@ -112,6 +111,17 @@ export class SharedCache implements LoadTarget {
     };
     this.#flights = new SingleFlight(region, loader, lane.config.domain, lane.config.commandTimeoutMs);
     this.#outages = new Outages(stale);
+    const fetcher = policy.staleIfErrorMs > 0 ? null : lane.fetcher;
+    this.#fetches = fetcher && new Fetches(fetcher, local, this.#codec, this.#hits);
+  }
+
+  get closed(): boolean {
+    return this.#closed;
+  }
+
+  /** What this thread does for others that miss the domain's keys. Null where it has no connections of its own. */
+  errands(): Errands | null {
+    return this.#lane instanceof DomainLane ? new Errands(this, this.#lane, this.#region) : null;
   }
 
   /** Has what cannot be cached read from its copies. */
@@ -209,6 +219,9 @@ export class SharedCache implements LoadTarget {
       if (stale !== undefined) return Promise.resolve(stale);
     }
     if (this.#bypasses(key)) return this.#fromCopy(key, NO_LIMITS, true) ?? this.#lane.get(key);
+    if (this.#fetches !== null && !cacheChannel.hasSubscribers && this.#replicas?.active !== true) {
+      return this.#fetches.get(key, info[INFO_HASH_LOW]!, info[INFO_TICKET]!, this.#local.stale);
+    }
     this.#hits?.add(key, 1);
     return this.#excuse(key, this.#flights.get(key));
   }
@@ -346,7 +359,7 @@ export class SharedCache implements LoadTarget {
 
   store(load: Load, bytes: Buffer | null, lifeMs: number, feeder: number, value: unknown): void {
     const shared = share(value, this.#codec);
-    if (!this.#keep(load, bytes, lifeMs, feeder)) return;
+    if (!this.keep(load, bytes, lifeMs, feeder, info)) return;
     if (shared) this.#renewLocal(load.key, value, info[INFO_PROOF_INDEX]!, info[INFO_PROOF]!, info[INFO_CHECK]!);
   }
 
@@ -355,14 +368,8 @@ export class SharedCache implements LoadTarget {
     if (shared && index !== -1) this.#renewLocal(key, value, index, proof, check);
   }
 
-  /** Begins a load in this thread of what another thread will decode. */
-  loadFor(key: WireArg): Load {
-    const { session, words, clock } = this.#region;
-    return new Load(this.#forOthers, key, session.ticket(key), words[clock]!);
-  }
-
-  /** The life of a value is its `ttlMs`, at most the key's `lifeMs`; null for an absent key. `info` tells where it is. */
-  #keep({ key, ticket, began }: Load, bytes: Buffer | null, lifeMs: number, feeder: number): boolean {
+  /** The life of a value is its `ttlMs`, at most the key's `lifeMs`; null for an absent key. `told` tells where it is. */
+  keep({ key, ticket, began }: Load, bytes: Buffer | null, lifeMs: number, feeder: number, told: Int32Array): boolean {
     if (this.#closed) return false;
     const { ttlMs, negativeTtlMs, refreshAfterMs, maxValueBytes } = this.policy;
     if (bytes !== null && bytes.length > maxValueBytes) {
@@ -376,7 +383,7 @@ export class SharedCache implements LoadTarget {
     const most = hot ? this.#hotTtlMs : ttlMs;
     const life = bytes === null ? negativeTtlMs : Math.min(most, left);
     const refreshMs = hot ? this.#hotRefreshMs : refreshAfterMs;
-    return session.store(key, bytes, life, refreshMs, feeder, this.#domain, ticket, info) === CacheStored.KEPT;
+    return session.store(key, bytes, life, refreshMs, feeder, this.#domain, ticket, told) === CacheStored.KEPT;
   }
 
   value(rows: ReplyRows): unknown {

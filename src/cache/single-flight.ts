@@ -86,11 +86,15 @@ export class SingleFlight {
   /** The value of a key that is not cached, by the load that is under way or by one of its own. */
   get(key: string): Promise<unknown> {
     const promise = new Promise<unknown>(executor);
-    const settle = grabbed;
+    this.take(key, this.#deadlineMs, grabbed);
+    return promise;
+  }
+
+  /** As `get`, within `timeoutMs` where it is the first to ask, for a caller that is no promise. */
+  take(key: string, timeoutMs: number, settle: Settle): void {
     const flying = this.#flying.get(key);
     if (flying !== undefined && this.#isCurrent(key, flying)) flying.add(settle);
-    else this.#begin(key, new Flight(settle));
-    return promise;
+    else this.#begin(key, new Flight(settle), timeoutMs);
   }
 
   /** Whether no invalidation has overtaken a flight. */
@@ -99,12 +103,12 @@ export class SingleFlight {
   }
 
   /** A load if this caller is elected, else what is found once the elected one is done. */
-  #begin(key: string, flight: Flight): void {
+  #begin(key: string, flight: Flight, timeoutMs: number): void {
     this.#flying.set(key, flight);
     const kind = this.#claim(key);
-    if (kind === CacheClaim.WAIT) void this.#follow(key, flight, claim[0]!, claim[1]!);
-    else if (kind === CacheClaim.HELD) this.#lookOrLoad(key, flight);
-    else this.#load(key, flight, kind, this.#deadlineMs);
+    if (kind === CacheClaim.WAIT) void this.#follow(key, flight, timeoutMs, claim[0]!, claim[1]!);
+    else if (kind === CacheClaim.HELD) this.#lookOrLoad(key, flight, timeoutMs);
+    else this.#load(key, flight, kind, timeoutMs);
   }
 
   /** What the last claim allows. */
@@ -118,7 +122,7 @@ export class SingleFlight {
   }
 
   /** Another thread has stored the key; if it is gone again it is loaded without a claim. */
-  #lookOrLoad(key: string, flight: Flight): void {
+  #lookOrLoad(key: string, flight: Flight, timeoutMs: number): void {
     this.#wake(claim[0]!);
     const found = this.#loader.look(key);
     if (found !== undefined) {
@@ -126,7 +130,7 @@ export class SingleFlight {
       return;
     }
     claim[2] = this.#region.session.beginLoad(key);
-    this.#load(key, flight, CacheClaim.CROWDED, this.#deadlineMs);
+    this.#load(key, flight, CacheClaim.CROWDED, timeoutMs);
   }
 
   #land(key: string, flight: Flight, value: unknown): void {
@@ -157,10 +161,10 @@ export class SingleFlight {
   }
 
   /** Waits for another thread's load, and loads itself when nothing came of that. */
-  async #follow(key: string, flight: Flight, index: number, value: number): Promise<void> {
+  async #follow(key: string, flight: Flight, timeoutMs: number, index: number, value: number): Promise<void> {
     const { session, words } = this.#region;
-    const end = performance.now() + this.#deadlineMs;
-    for (let left = this.#deadlineMs; left >= 1; left = Math.floor(end - performance.now())) {
+    const end = performance.now() + timeoutMs;
+    for (let left = timeoutMs; left >= 1; left = Math.floor(end - performance.now())) {
       const wait = Atomics.waitAsync(words, session.base + index, value, Math.min(left, LOOK_MS));
       if (wait.async) await wait.value;
       const found = this.#loader.look(key);

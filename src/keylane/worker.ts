@@ -16,8 +16,14 @@ export default async function run(job: WorkerJob): Promise<void> {
     await work(job, resolved.lanes, counts, (crew) => {
       const store = CacheStore.open(resolved, crew.lanes, job.region, shares, crew);
       if (store === null) return null;
+      const errands = store.caches.map((cache) => cache?.errands() ?? null);
       return {
-        load: (domain, key) => store.caches[domain]?.loadFor(key) ?? null,
+        load: (domain, key) => errands[domain]?.loadFor(key) ?? null,
+        fetch: (domain, key, timeoutMs, settle) => {
+          const own = errands[domain] ?? null;
+          own?.run(key, timeoutMs, settle);
+          return own !== null;
+        },
         opened: () => store.opened(),
         end: () => store.end(),
       };

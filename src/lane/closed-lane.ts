@@ -17,6 +17,7 @@ export class ClosedLane implements Lane {
   readonly valueShape: ValueShape;
   readonly topology: Topology;
   readonly gate: WriteGate | null = null;
+  readonly fetcher = null;
   readonly #lane: Lane;
 
   constructor(lane: Lane) {

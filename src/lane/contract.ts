@@ -53,8 +53,22 @@ export interface LoadShapes {
   readonly life: Shape;
   /** Reads the value's reply, and stores it. */
   readonly value: Shape;
-  /** Instead of both, where another thread loaded and stored: reads where it is kept (three integers), then the value. */
+  /** Instead of both, where another thread loaded and stored: reads where it is kept (three words), then the value. */
   readonly fetched: Shape;
+  /** Whether the lane counts the key: a caller asked for it, and nobody else counts that. */
+  readonly counted: boolean;
+}
+
+/** A caller's GET that missed, on its way to a thread that has the cache too: there it is decided who loads the key. */
+export interface Fetch {
+  readonly key: string;
+  /** Settles, once: by the value, which is kept in way `index` of the region (-1: nowhere), or by a rejected promise. */
+  land(value: unknown, index: number, proof: number, check: number): void;
+}
+
+/** The way to such a thread. */
+export interface Fetcher {
+  fetch(fetch: Fetch): void;
 }
 
 /** A domain's lane. Calls reject with a `KeylaneError` and never throw. */
@@ -65,6 +79,8 @@ export interface Lane {
   readonly topology: Topology;
   /** What settled writes pass; null for none. */
   gate: WriteGate | null;
+  /** Null where the connections are this thread's own. */
+  readonly fetcher: Fetcher | null;
   /** The hot path: one GET. */
   get(key: WireArg): Promise<unknown>;
   /** Any other command. A null shape reads a value by the domain's codec; `script` is the source of an EVALSHA. */

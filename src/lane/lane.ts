@@ -60,6 +60,7 @@ export class DomainLane implements Lane, NodeOwner, OutboxOwner, Detours, Keeper
   readonly valueShape: ValueShape;
   readonly topology: Topology;
   gate: WriteGate | null = null;
+  readonly fetcher = null;
   /** Where operations marked so are stamped. */
   stamper: Stamper | null = null;
   readonly fleet: Fleet;
@@ -172,8 +173,9 @@ export class DomainLane implements Lane, NodeOwner, OutboxOwner, Detours, Keeper
   }
 
   /** The life is asked for first, in the same run of frames, so that `value` can rely on it. */
-  load({ key, life, value }: LoadShapes, limits: CallLimits, settle: Settle): void {
-    this.submitLoad(new Op(HEAD_GET, key, null, settle, value, this.#deadline(limits), 0), life, limits.signal);
+  load({ key, life, value, counted }: LoadShapes, limits: CallLimits, settle: Settle): void {
+    const head = counted ? HEAD_GET : HEAD_GET | HEAD_UNCOUNTED;
+    this.submitLoad(new Op(head, key, null, settle, value, this.#deadline(limits), 0), life, limits.signal);
   }
 
   /** A whole transaction; see `transaction.ts`. */
@@ -206,9 +208,8 @@ export class DomainLane implements Lane, NodeOwner, OutboxOwner, Detours, Keeper
     this.#begin(op, signal);
   }
 
-  /** As `submit`, for the GET of a load; `life` reads the reply of the PTTL before it. Not counted: the cache does that. */
+  /** As `submit`, for the GET of a load; `life` reads the reply of the PTTL before it. */
   submitLoad(op: Op, life: Shape, signal: AbortSignal | undefined): void {
-    op.head |= HEAD_UNCOUNTED;
     this.#begin(new Op(HEAD_PTTL, op.first, null, ignore, life, op.deadline, 0), undefined);
     this.#begin(op, signal);
   }

@@ -66,11 +66,11 @@ export const INFO_FEEDER = 4;
 export const INFO_LENGTH = 5;
 /** Bit set of `FLAG_*`. */
 export const INFO_FLAGS = 6;
-/** With which to store what was not found; this and what follows is told by `probe` alone. */
+/** What a load that begins now would carry; told by `lookup` and `probe`. */
 export const INFO_TICKET = 7;
-/** The key's slot. */
+/** The key's slot; told by `probe` alone. */
 export const INFO_SLOT = 8;
-/** Halves of the key's xxh3-64. */
+/** Halves of the key's xxh3-64; the lower one is told by `lookup`, too. */
 export const INFO_HASH_LOW = 9;
 export const INFO_HASH_HIGH = 10;
 export const INFO_WORDS = 11;

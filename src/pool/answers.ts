@@ -10,7 +10,8 @@ import { KIND_HIGH, Kind, ROW_WORDS } from "../native/types.js";
 import type { Reply } from "../types.js";
 import { roundUp } from "./crates.js";
 import type { Crates } from "./crates.js";
-import { ERROR_ROWS, HEADER_BYTES, HEADER_WORDS, RP_AT, RP_COUNT, RP_TAKEN, RP_WORDS } from "./protocol.js";
+import type { Kept } from "./passed.js";
+import { ERROR_ROWS, HEADER_BYTES, HEADER_WORDS, KEPT_WORDS, RP_AT, RP_COUNT, RP_TAKEN, RP_WORDS } from "./protocol.js";
 
 const EMPTY = Buffer.alloc(0);
 const NO_WORDS = new Int32Array(0);
@@ -44,10 +45,15 @@ export class AnswerWriter {
     this.#copy(rows, from, to);
   }
 
-  /** As `reply`, behind three integers. */
-  loaded(id: number, kept: readonly [number, number, number], rows: ReplyRows, from: number, to: number): void {
-    this.#begin(id, to - from + 3 * ROW_WORDS);
-    for (const integer of kept) this.#row(Kind.INT32, 0, integer);
+  /** As `reply`, behind where the value is kept. */
+  loaded(id: number, { index, proof, check }: Kept, rows: ReplyRows, from: number, to: number): void {
+    this.#begin(id, to - from + KEPT_WORDS);
+    const words = this.#words;
+    const at = this.#at;
+    words[at] = index;
+    words[at + 1] = proof;
+    words[at + 2] = check;
+    this.#at = at + KEPT_WORDS;
     this.#copy(rows, from, to);
   }
 

@@ -4,6 +4,7 @@
  * were issued.
  */
 import type { LaneConfig } from "../lane/config.js";
+import type { Fetch } from "../lane/contract.js";
 import { QUEUED, SETTLED } from "../lane/op.js";
 import type { Settle } from "../lane/op.js";
 import { deadlineIn, joinTicks, joinTurn } from "../lane/turn.js";
@@ -17,7 +18,8 @@ import { Crates } from "./crates.js";
 import { Link } from "./link.js";
 import type { LinkBounds } from "./link.js";
 import { PooledLane } from "./pooled-lane.js";
-import type { OpTaker, PooledOp } from "./pooled-lane.js";
+import type { OpTaker } from "./pooled-lane.js";
+import { PooledOp } from "./pooled-op.js";
 import { processMs } from "./protocol.js";
 
 /** A turn's operations are sent early when they fill a batch, or are so many bytes of arguments. */
@@ -61,6 +63,13 @@ export class PoolClient implements OpTaker, TurnMember {
     if (!this.#joined) this.#join();
     const turn = this.#turn;
     turn.get(lane, key, settle);
+    if (turn.entries.length === BATCH_OPS) this.#flushEarly();
+  }
+
+  fetch(lane: PooledLane, fetch: Fetch): void {
+    if (!this.#joined) this.#join();
+    const turn = this.#turn;
+    turn.fetch(lane, fetch);
     if (turn.entries.length === BATCH_OPS) this.#flushEarly();
   }
 
@@ -145,8 +154,9 @@ export class PoolClient implements OpTaker, TurnMember {
     for (let i = 0; i < count; i += 1) {
       const entry = entries[i]!;
       const worker = workerOf(this.#slots[i]!, links.length);
-      if (typeof entry === "function") batches[worker]!.get(turn.laneOf(i), keys[i]!, entry);
-      else if (entry !== null) batches[typeof entry.key === "string" ? worker : this.#workerOf(entry)]!.add(entry);
+      if (entry === null) continue;
+      if (!(entry instanceof PooledOp)) batches[worker]!.put(turn.laneOf(i), keys[i]!, entry);
+      else batches[typeof entry.key === "string" ? worker : this.#workerOf(entry)]!.add(entry);
     }
     for (const [at, link] of links.entries()) link.send(batches[at]!, this.#since, this.#stamp);
   }

@@ -12,7 +12,8 @@ import { AnswerReader } from "./answers.js";
 import { BATCH_OPS, Batch, PLACE_BITS } from "./batch.js";
 import type { Entry } from "./batch.js";
 import type { Crates } from "./crates.js";
-import type { PooledLane, PooledOp } from "./pooled-lane.js";
+import type { PooledLane } from "./pooled-lane.js";
+import { PooledOp } from "./pooled-op.js";
 import { Expect, OP_BUFFERS, OP_CANCELLABLE, OP_SCRIPT, OpKind } from "./protocol.js";
 import { RequestWriter } from "./requests.js";
 import type { Envelope, Request } from "./requests.js";
@@ -106,10 +107,7 @@ export class Link {
     if (count === 0 && this.#cancelled.length === 0) return;
     const slot = this.#free.pop() ?? this.#batches.length;
     const envelope = { stamp, cancelled: this.#cancelled, base: slot << PLACE_BITS };
-    const { crate, bytes } =
-      batch.plain && batch.lanes === null && count > 0
-        ? this.#writer.gets(batch.keys, batch.lane!.config.index, envelope)
-        : this.#write(batch, envelope, origin);
+    const { crate, bytes } = this.#write(batch, envelope, origin);
     if (count > 0) this.#batches[slot] = batch;
     else this.#free.push(slot);
     batch.left = count;
@@ -231,16 +229,19 @@ export class Link {
 
   #write(batch: Batch, envelope: Envelope, origin: number): Request {
     const writer = this.#writer;
-    const { entries, keys } = batch;
+    const { entries, keys, lane, kind } = batch;
+    if (batch.lanes === null) {
+      if (kind === OpKind.GET) return writer.gets(keys, lane!.config.index, envelope);
+      if (kind === OpKind.FETCH) return writer.fetches(keys, lane!.config.index, envelope);
+    }
     for (let place = 0; place < entries.length; place += 1) {
       const entry = entries[place]!;
       const domain = batch.laneOf(place).config.index;
-      if (typeof entry === "function") writer.get(domain, keys[place]!);
-      else {
-        entry!.id = envelope.base + place;
-        entry!.state = SENT;
-        this.#writeOp(entry!, domain, origin);
-      }
+      if (entry instanceof PooledOp) {
+        entry.id = envelope.base + place;
+        entry.state = SENT;
+        this.#writeOp(entry, domain, origin);
+      } else writer.get(domain, keys[place]!, typeof entry === "function" ? OpKind.GET : OpKind.FETCH);
     }
     return writer.finish(envelope);
   }
@@ -257,9 +258,12 @@ export class Link {
     this.#writer.add(kind, flags, domain, op.head, timeoutMs, extra, op.first, op.rest, script);
   }
 
+  /** Several messages may have come, and their events are one turn: none is read in its event. */
   #arrived(crate: ArrayBuffer): void {
     this.#arrivals.push(crate);
-    if (!this.#reading) this.#readSome();
+    if (this.#reading) return;
+    this.#reading = true;
+    setImmediate(this.#readSome);
   }
 
   /** Reads so many answers that the event loop is not held up, and the rest in turns of their own. */
@@ -305,11 +309,13 @@ export class Link {
           this.#held -= 1;
           if (batch.left === 0) this.#release(id >> PLACE_BITS);
           if (entry === null) continue;
-          if (typeof entry !== "function" || reader.failed) this.#answer(batch.held(place, entry));
-          else {
-            const lane = batch.laneOf(place);
-            lane.gotten(entry, lane.valueShape.read(rows));
+          if (reader.failed || entry instanceof PooledOp) {
+            this.#answer(batch.held(place, entry));
+            continue;
           }
+          const lane = batch.laneOf(place);
+          if (typeof entry === "function") lane.gotten(entry, lane.valueShape.read(rows));
+          else lane.fetched(entry, rows);
         }
       } catch (cause) {
         done += 1;

@@ -10,13 +10,13 @@ import { blockTimeMs } from "../lane/blocking.js";
 import { CODECS } from "../lane/codec.js";
 import type { Codec } from "../lane/codec.js";
 import type { LaneConfig } from "../lane/config.js";
-import type { CallLimits, Lane, LoadShapes, WriteGate } from "../lane/contract.js";
+import type { CallLimits, Fetch, Fetcher, Lane, LoadShapes, WriteGate } from "../lane/contract.js";
 import { SHORT_KEY, oversize } from "../lane/limits.js";
-import { HEAD_GET, HEAD_UNCOUNTED, OP_OWN, Op, QUEUED, SENT, SETTLED, headOf, settleAsking } from "../lane/op.js";
+import { HEAD_GET, HEAD_UNCOUNTED, OP_OWN, QUEUED, SENT, SETTLED, headOf, settleAsking } from "../lane/op.js";
 import type { AskingOp, Block, Settle, WireArg } from "../lane/op.js";
 import { uncounting } from "../lane/own.js";
 import { BUFFER_SHAPE, RAW_SHAPE, ValueShape } from "../lane/replies.js";
-import type { Shape } from "../lane/replies.js";
+import type { ReplyRows, Shape } from "../lane/replies.js";
 import { HEAD_TRANSACTION } from "../lane/transaction.js";
 import { NEVER, deadlineIn } from "../lane/turn.js";
 import { traceCommand, watchSignal } from "../lane/watch.js";
@@ -25,7 +25,8 @@ import { KEY_NONE, Opcode } from "../native/types.js";
 import type { Topology } from "../routing/topology.js";
 import type { CommandOptions, DomainStats, Reply } from "../types.js";
 import type { Board } from "./board.js";
-import { OpKind, expectationOf } from "./protocol.js";
+import { PooledOp } from "./pooled-op.js";
+import { KEPT_WORDS, OpKind, expectationOf } from "./protocol.js";
 
 const NO_LIMITS: CallLimits = {};
 const HEAD_BLOCK = headOf(Opcode.GENERIC, KEY_NONE, false);
@@ -36,48 +37,14 @@ const executor = (resolve: Settle): void => {
   grabbed = resolve;
 };
 
-/** One operation on its way through a worker. */
-export class PooledOp extends Op {
-  readonly lane: PooledLane;
-  /** One of `OpKind`. */
-  readonly kind: number;
-  /** See `protocol.ts`. */
-  readonly extra: number;
-  /** Under which a worker knows it; -1 before it is sent. */
-  id = -1;
-  /** Its caller may abort it. */
-  cancellable = false;
-  /** Why its caller aborted it, while its worker is asked what became of it. */
-  aborted: { readonly reason: unknown } | null = null;
-
-  constructor(
-    lane: PooledLane,
-    kind: number,
-    extra: number,
-    head: number,
-    first: WireArg,
-    rest: readonly WireArg[] | null,
-    settle: Settle,
-    shape: Shape,
-    deadline: number,
-  ) {
-    super(head, first, rest, settle, shape, deadline, 0);
-    this.lane = lane;
-    this.kind = kind;
-    this.extra = extra;
-  }
-
-  static ofGet(lane: PooledLane, key: WireArg, settle: Settle, deadline: number): PooledOp {
-    return new PooledOp(lane, OpKind.GET, 0, HEAD_GET, key, null, settle, lane.valueShape, deadline);
-  }
-}
-
 /** Where operations go. */
 export interface OpTaker {
   readonly board: Board;
   add(op: PooledOp): void;
   /** A plain GET: a text key, the domain's deadline, nobody watches it. */
   get(lane: PooledLane, key: string, settle: Settle): void;
+  /** The same of a GET that missed the cache. */
+  fetch(lane: PooledLane, fetch: Fetch): void;
   /** A sent operation needs no answer any more. */
   cancel(op: PooledOp): void;
   /** Removes everything of a lane that is not settled. */
@@ -88,12 +55,13 @@ export interface OpTaker {
   dropped(): void;
 }
 
-export class PooledLane implements Lane {
+export class PooledLane implements Lane, Fetcher {
   readonly config: LaneConfig;
   readonly codec: Codec;
   readonly valueShape: ValueShape;
   readonly topology: Topology;
   gate: WriteGate | null = null;
+  readonly fetcher: Fetcher = this;
   readonly #taker: OpTaker;
   readonly #counts = { commands: 0, succeeded: 0, failed: 0, timeouts: 0, overloaded: 0 };
   #state: "open" | "closing" | "closed" = "open";
@@ -180,9 +148,18 @@ export class PooledLane implements Lane {
     this.#begin(op, limits.signal);
   }
 
-  load({ key, fetched }: LoadShapes, limits: CallLimits, settle: Settle): void {
+  fetch(fetch: Fetch): void {
+    if (this.#state === "open" && !commandChannel.hasSubscribers) {
+      this.#outstanding += 1;
+      this.#counts.commands += 1;
+      this.#taker.fetch(this, fetch);
+    } else this.#accept(PooledOp.ofFetch(this, fetch, deadlineIn(this.config.commandTimeoutMs)));
+  }
+
+  load({ key, fetched, counted }: LoadShapes, limits: CallLimits, settle: Settle): void {
     const deadline = this.#deadline(limits);
-    const op = new PooledOp(this, OpKind.LOAD, 0, HEAD_GET, key, null, settle, fetched, deadline);
+    const head = counted ? HEAD_GET : HEAD_GET | HEAD_UNCOUNTED;
+    const op = new PooledOp(this, OpKind.LOAD, 0, head, key, null, settle, fetched, deadline);
     if (limits.signal === undefined && key.length <= SHORT_KEY) this.#accept(op);
     else this.#begin(op, limits.signal);
   }
@@ -218,6 +195,17 @@ export class PooledLane implements Lane {
     this.#counts.succeeded += 1;
     this.#outstanding -= 1;
     settle(value);
+    if (this.#outstanding === 0 && this.#idle.length > 0) this.#notifyIdle();
+  }
+
+  /** What became of a plain GET that missed the cache: three words and the value, at the cursor. */
+  fetched(fetch: Fetch, rows: ReplyRows): void {
+    const { table, at } = rows;
+    rows.at = at + KEPT_WORDS;
+    const value = this.valueShape.read(rows);
+    this.#counts.succeeded += 1;
+    this.#outstanding -= 1;
+    fetch.land(value, table[at]!, table[at + 1]!, table[at + 2]!);
     if (this.#outstanding === 0 && this.#idle.length > 0) this.#notifyIdle();
   }
 

@@ -6,7 +6,8 @@
  * ```text
  * request  [ header, 8 words | operations | lengths | cancelled ids | arguments … ]
  *   header     operations, their words, lengths, cancelled, flags | domain << 8, stamp (ms), bytes of arguments, base
- *   operation  GET      [ meta ]        none at all where all are GETs of one domain, which the header names
+ *   operation  GET      [ meta ]        none at all where all are GETs, or all FETCHes, of one domain, which the header names
+ *              FETCH    [ meta ]
  *              others   [ meta | head | timeout (ms, 0: none) | extra | arguments ]
  *   meta       kind | flags << 4 | domain << 10
  *   length     bytes << 1 | 1 if any is ≥ 0x80, one word an argument, in the order of the operations
@@ -14,6 +15,7 @@
  * reply    [ header, 8 words | bytes … | pad to 4 | answers ]
  *   header     answers, their words, offset of the answers, bytes of requests taken so far (wraps), – …
  *   answer     [ id | words w | w words of rows ]     rows as the reply scanner writes them, offsets from the bytes
+ *              [ id | w | index | proof | check | w - 3 words of rows ]     of FETCH and LOAD: where the value is kept
  *              [ id | -1 | offset | bytes ]           a KeylaneError as JSON
  * ```
  *
@@ -37,8 +39,9 @@ export const RQ_BYTES = 6;
 export const RQ_BASE = 7;
 /** `RQ_FLAGS`: no argument holds a byte ≥ 0x80. */
 export const RQ_ASCII = 1;
-/** `RQ_FLAGS`: all operations are GETs of the domain in the flags' upper bits. */
+/** `RQ_FLAGS`: all operations are GETs, or all are FETCHes, of the domain in the flags' upper bits. */
 export const RQ_GETS = 2;
+export const RQ_FETCHES = 4;
 export const RQ_DOMAIN_SHIFT = 8;
 
 /** Header words of a reply. */
@@ -46,6 +49,9 @@ export const RP_COUNT = 0;
 export const RP_WORDS = 1;
 export const RP_AT = 2;
 export const RP_TAKEN = 3;
+
+/** Words before a value that the worker keeps: index of its way, proof, and when to look again. */
+export const KEPT_WORDS = 3;
 
 /** Words of an answer that is an error, instead of the number of row words. */
 export const ERROR_ROWS = -1;
@@ -55,12 +61,14 @@ export const OpKind = {
   /** A GET by the domain's codec, with the domain's own deadline. */
   GET: 0,
   CALL: 1,
-  /** A value that the worker keeps in the shared cache; answered by three integers (see `LoadShapes`) and the value. */
+  /** A value that the worker keeps in the shared cache; answered by where it is kept, and the value. */
   LOAD: 2,
   /** `extra` is the number of commands; arguments: key, frames. */
   TRANSACTION: 3,
   /** `extra` is the slot; argument 0 is the name. */
   BLOCK: 4,
+  /** A GET that missed the shared cache, with the domain's own deadline: the worker decides who loads. Answered as LOAD. */
+  FETCH: 5,
 } as const;
 
 /** Flags of an operation's meta word. */

@@ -16,6 +16,7 @@ import {
   RQ_CANCELLED,
   RQ_COUNT,
   RQ_DOMAIN_SHIFT,
+  RQ_FETCHES,
   RQ_FLAGS,
   RQ_GETS,
   RQ_LENGTHS,
@@ -57,10 +58,10 @@ export class RequestWriter {
     this.#crates = crates;
   }
 
-  /** A GET by the domain's codec and deadline. */
-  get(domain: number, key: string): void {
+  /** A GET or FETCH, by the domain's codec and deadline. */
+  get(domain: number, key: string, kind: typeof OpKind.GET | typeof OpKind.FETCH = OpKind.GET): void {
     this.#fit(1);
-    this.#words[this.#at] = OpKind.GET | (domain << DOMAIN_SHIFT);
+    this.#words[this.#at] = kind | (domain << DOMAIN_SHIFT);
     this.#at += 1;
     this.count += 1;
     this.#args.push(key);
@@ -104,8 +105,12 @@ export class RequestWriter {
 
   /** A message of GETs of one domain. */
   gets(keys: readonly string[], domain: number, envelope: Envelope): Request {
-    const flags = RQ_GETS | (domain << RQ_DOMAIN_SHIFT);
-    return this.#make(keys, true, 0, keys.length, flags, envelope);
+    return this.#make(keys, true, 0, keys.length, RQ_GETS | (domain << RQ_DOMAIN_SHIFT), envelope);
+  }
+
+  /** A message of FETCHes of one domain. */
+  fetches(keys: readonly string[], domain: number, envelope: Envelope): Request {
+    return this.#make(keys, true, 0, keys.length, RQ_FETCHES | (domain << RQ_DOMAIN_SHIFT), envelope);
   }
 
   #make(
@@ -193,8 +198,9 @@ export class RequestReader {
   readonly stamp: number;
   /** Id of the first operation. */
   readonly base: number;
-  /** The domain of which all operations are GETs, without words of their own; -1 where they have words. */
+  /** The domain of which all operations are GETs, and of which all are FETCHes, without words of their own; else -1. */
   readonly gets: number;
+  readonly fetches: number;
   /** What the message takes of the queue's bound. */
   readonly size: number;
   readonly #words: Int32Array;
@@ -212,6 +218,7 @@ export class RequestReader {
     this.base = header[RQ_BASE]!;
     const flags = header[RQ_FLAGS]!;
     this.gets = (flags & RQ_GETS) === 0 ? -1 : flags >> RQ_DOMAIN_SHIFT;
+    this.fetches = (flags & RQ_FETCHES) === 0 ? -1 : flags >> RQ_DOMAIN_SHIFT;
     this.size = words * 4 + header[RQ_BYTES]!;
     this.#words = new Int32Array(crate, 0, words);
     this.#bytes = Buffer.from(crate, words * 4, header[RQ_BYTES]);

@@ -6,7 +6,7 @@ import type { MessagePort } from "node:worker_threads";
 import { KeylaneError } from "../errors.js";
 import type { DomainLane } from "../lane/lane.js";
 import { HEAD_GET, Op } from "../lane/op.js";
-import type { WireArg } from "../lane/op.js";
+import type { Settle, WireArg } from "../lane/op.js";
 import { mismatch } from "../lane/replies.js";
 import type { ReplyRows, Shape } from "../lane/replies.js";
 import { transactionBlock } from "../lane/transaction.js";
@@ -15,6 +15,8 @@ import { Kind } from "../native/types.js";
 import type { Reply } from "../types.js";
 import { AnswerWriter } from "./answers.js";
 import { Crates } from "./crates.js";
+import { passed } from "./passed.js";
+import type { Kept } from "./passed.js";
 import {
   DOMAIN_SHIFT,
   Expect,
@@ -30,20 +32,21 @@ import {
 } from "./protocol.js";
 import { RequestReader } from "./requests.js";
 
-/** A load in the worker: shapes that store, and where they stored. */
-export interface StoredLoad {
+/** A load in the worker: shapes that store and pass on, and where they stored. */
+export interface StoredLoad extends Kept {
   readonly life: Shape;
   readonly value: Shape;
-  /** Index of the proof word (-1: not kept), proof, and when to look again. */
-  readonly index: number;
-  readonly proof: number;
-  readonly check: number;
 }
 
 /** What accompanies a worker's lanes: the shared cache. */
 export interface Companion {
   /** Begins a load of a cached domain's key; null when the domain is not cached here. */
   load(domain: number, key: WireArg): StoredLoad | null;
+  /**
+   * Loads a cached domain's key, unless another caller of the process does; `settle` gets a `Kept` while the reply is in `passed`,
+   * or a rejected promise. False when the domain is not cached here.
+   */
+  fetch(domain: number, key: string, timeoutMs: number, settle: Settle): boolean;
   /** The lanes know their topologies. */
   opened(): void;
   end(): void;
@@ -54,19 +57,12 @@ const WAIT_TURNS = 3;
 /** Requests read and not answered by a message are told to the caller when they are so many bytes. */
 const TELL_BYTES = 1 << 20;
 
-/** The reply last read: rows `table[from, to)` of these. Set by a shape, used by the settling that follows at once. */
-let readRows: ReplyRows | null = null;
-let readFrom = 0;
-let readTo = 0;
-
 /** Passes a reply on unread, except for its kind. What a replica may not decide alone comes as null or false. */
 function pass(rows: ReplyRows, expect: number): unknown {
   const kind = rows.kind();
   const { at, table } = rows;
-  readRows = rows;
-  readFrom = at;
   rows.skip();
-  readTo = rows.at;
+  passed.is(rows, at, rows.at);
   if (kind === Kind.NULL)
     return expect === Expect.INTEGER || expect === Expect.FLAG ? mismatch("an integer", kind) : null;
   switch (expect) {
@@ -85,24 +81,6 @@ function pass(rows: ReplyRows, expect: number): unknown {
 
 const PASSES: readonly Shape[] = Object.values(Expect).map((expect) => ({ read: (rows) => pass(rows, expect) }));
 const PASS_VALUE = PASSES[Expect.VALUE]!;
-
-/** Stores the value of a load, and passes the reply on. */
-class LoadedShape implements Shape {
-  readonly #load: StoredLoad;
-
-  constructor(load: StoredLoad) {
-    this.#load = load;
-  }
-
-  read(rows: ReplyRows): unknown {
-    const kind = rows.kind();
-    readRows = rows;
-    readFrom = rows.at;
-    const read = this.#load.value.read(rows);
-    readTo = rows.at;
-    return kind === Kind.NULL ? null : (read ?? undefined);
-  }
-}
 
 /** An operation of a caller. */
 class StationOp extends Op {
@@ -173,8 +151,8 @@ export class Station {
 
   answered(op: StationOp): void {
     const { id, load } = op;
-    if (load === null) this.#answers.reply(id, readRows!, readFrom, readTo);
-    else this.#answers.loaded(id, [load.index, load.proof, load.check], readRows!, readFrom, readTo);
+    if (load === null) this.#answers.reply(id, passed.rows!, passed.from, passed.to);
+    else this.#answers.loaded(id, load, passed.rows!, passed.from, passed.to);
     this.#settled(id);
   }
 
@@ -199,6 +177,7 @@ export class Station {
     for (const id of request.cancelled()) this.#aborts.get(id)?.abort();
     this.pending += request.count;
     if (request.gets >= 0) this.#takeGets(request, origin);
+    else if (request.fetches >= 0) this.#takeFetches(request, origin);
     else for (let i = 0; i < request.count; i += 1) this.#take(request, request.base + i, origin);
     this.#taken = (this.#taken + request.size) | 0;
     this.#untold += request.size;
@@ -217,6 +196,27 @@ export class Station {
     }
   }
 
+  #takeFetches(request: RequestReader, origin: number): void {
+    const lane = this.#lanes[request.fetches]!;
+    for (let i = 0; i < request.count; i += 1) this.#fetch(lane, request.base + i, request.arg(), origin);
+  }
+
+  #fetch(lane: DomainLane, id: number, key: WireArg, origin: number): void {
+    const { index, commandTimeoutMs } = lane.config;
+    const left = origin + commandTimeoutMs - this.#now;
+    const settle = (value: unknown): void => {
+      if (value instanceof Promise) value.catch((error: unknown) => this.failed(id, error));
+      else {
+        this.#answers.loaded(id, value as Kept, passed.rows!, passed.from, passed.to);
+        this.#settled(id);
+      }
+    };
+    if (left > 0 && this.#companion?.fetch(index, typeof key === "string" ? key : String(key), left, settle)) return;
+    const op = new StationOp(this, id, HEAD_GET, key, null, PASS_VALUE, this.#now + left);
+    if (left > 0) this.#load(lane, op, undefined);
+    else this.#refuse(lane, op);
+  }
+
   #take(request: RequestReader, id: number, origin: number): void {
     const meta = request.word();
     const kind = meta & KIND_MASK;
@@ -226,6 +226,10 @@ export class Station {
       const get = new StationOp(this, id, HEAD_GET, request.arg(), null, PASS_VALUE, deadline);
       if (deadline > this.#now) lane.submit(get, undefined);
       else this.#refuse(lane, get);
+      return;
+    }
+    if (kind === OpKind.FETCH) {
+      this.#fetch(lane, id, request.arg(), origin);
       return;
     }
     const flags = (meta >> KIND_BITS) & FLAGS_MASK;
@@ -278,7 +282,7 @@ export class Station {
   #load(lane: DomainLane, op: StationOp, signal: AbortSignal | undefined): void {
     const load = this.#companion?.load(lane.config.index, op.first) ?? UNSTORED;
     op.load = load;
-    op.shape = new LoadedShape(load);
+    op.shape = load.value;
     lane.submitLoad(op, load.life, signal);
   }
 

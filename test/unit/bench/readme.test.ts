@@ -35,6 +35,23 @@ describe("README block", () => {
     ]);
   });
 
+  it("has what else the suite wants told, with the goals beside the ratios", () => {
+    const alone = row("alone", "by itself", "keylane", 1000);
+    const ratios = { ...report.ratios, open: 0.5, untold: 2 };
+    const lines = blockOf({ ...report, ratios, rows: [...report.rows, alone], told: ["by itself", "open"] }).split(
+      "\n",
+    );
+    assert.ok(lines.includes("| by itself | ops/s | CPU µs/op | p50 ms | p99 ms |"));
+    const bounds = report.goals.map(({ atLeast, atMost }) => (atLeast === undefined ? `≤ ${atMost}` : `≥ ${atLeast}`));
+    assert.deepEqual(lines.slice(-5), [
+      "| ratio | value | goal |",
+      "| --- | ---: | ---: |",
+      `| ops: keylane ÷ ioredis | 10.0 | ${bounds[0]} |`,
+      `| p99: keylane ÷ ioredis | 1.25 | ${bounds[1]} |`,
+      "| open | 0.500 | — |",
+    ]);
+  });
+
   it("replaces what stands between the suite's markers and nothing else", () => {
     const text =
       "a\n<!-- bench:sample -->\n\nold\n\n<!-- /bench:sample -->\nz <!-- bench:other --> kept <!-- /bench:other -->";

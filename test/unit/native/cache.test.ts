@@ -19,9 +19,11 @@ import {
   INFO_EXPIRY,
   INFO_FEEDER,
   INFO_FLAGS,
+  INFO_HASH_LOW,
   INFO_LENGTH,
   INFO_PROOF,
   INFO_PROOF_INDEX,
+  INFO_TICKET,
   INFO_WORDS,
   STAMP_WORDS,
 } from "#dist/native/cache-types.js";
@@ -68,6 +70,23 @@ test("L5: a value, an empty one, an absent key and no entry come back as what th
   assert.equal(info[INFO_FLAGS], FLAG_HIGH);
   get(session, "zero");
   assert.equal(info[INFO_FLAGS], 0);
+  session.end(true);
+});
+
+test("a lookup tells the ticket of a load that would begin now, and half of the hash, where there is room for them", () => {
+  const session = core.createCache(memoryOf(4 << 20), {});
+  store(session, "key", "value");
+  for (const key of ["key", "none"]) {
+    get(session, key);
+    assert.equal(info[INFO_TICKET], session.ticket(key));
+    assert.equal(info[INFO_HASH_LOW], Number(BigInt.asIntN(32, native.hash64(key))));
+    const before = info[INFO_TICKET];
+    session.invalidate(key);
+    get(session, key);
+    assert.notEqual(info[INFO_TICKET], before);
+  }
+  const short = new Int32Array(7);
+  assert.equal(session.lookup("none", 0, 0, out, short), CacheKind.MISS);
   session.end(true);
 });
 

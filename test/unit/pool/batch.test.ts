@@ -3,10 +3,12 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 
 import { HEAD_GET, QUEUED, SENT, SETTLED } from "#dist/lane/op.js";
-import { RAW_SHAPE } from "#dist/lane/replies.js";
+import { RAW_SHAPE, ReplyRows } from "#dist/lane/replies.js";
 import { NEVER } from "#dist/lane/turn.js";
-import { Batch } from "#dist/pool/batch.js";
-import { PooledLane, PooledOp } from "#dist/pool/pooled-lane.js";
+import { Kind } from "#dist/native/types.js";
+import { Batch, EMPTY, MIXED } from "#dist/pool/batch.js";
+import { PooledLane } from "#dist/pool/pooled-lane.js";
+import { PooledOp } from "#dist/pool/pooled-op.js";
 import { OpKind } from "#dist/pool/protocol.js";
 import { resolveOptions } from "#dist/options.js";
 import { Topology } from "#dist/routing/topology.js";
@@ -31,7 +33,7 @@ describe("a batch", () => {
     batch.begin(500);
     const waiters = [waiter(), waiter()];
     for (const [at, settle] of waiters.entries()) batch.get(first, `a:${at}`, settle);
-    assert.deepEqual([batch.plain, batch.lanes, batch.count, batch.earliest], [true, null, 2, 500]);
+    assert.deepEqual([batch.kind, batch.lanes, batch.count, batch.earliest], [OpKind.GET, null, 2, 500]);
     const ops = batch.takeAll(SENT);
     assert.deepEqual(
       ops.map(({ lane, key, state, deadline, settle }) => ({ lane, key, state, deadline, settle })),
@@ -51,7 +53,7 @@ describe("a batch", () => {
       order.map((_, at) => batch.laneOf(at)),
       order,
     );
-    assert.equal(batch.plain, false);
+    assert.equal(batch.kind, MIXED);
     assert.deepEqual(
       batch.takeAll(QUEUED, second).map(({ key }) => key),
       ["2", "4"],
@@ -79,5 +81,31 @@ describe("a batch", () => {
     assert.equal(batch.earliest, 900);
     late.state = SETTLED;
     assert.deepEqual([batch.takeLate(NEVER, SENT), batch.earliest, batch.live().count], [[], NEVER, 0]);
+  });
+
+  it("of missed GETs hands each back as a load that lands where its caller waits", () => {
+    const landed: unknown[] = [];
+    const fetch = (key: string) => ({ key, land: (...what: unknown[]) => void landed.push([key, ...what]) });
+    const batch = new Batch();
+    batch.begin(500);
+    for (const key of ["a:1", "a:2"]) batch.fetch(first, fetch(key));
+    assert.deepEqual([batch.kind, batch.lanes, batch.keys], [OpKind.FETCH, null, ["a:1", "a:2"]]);
+    const live = batch.live();
+    assert.deepEqual([live.kind, live.count], [OpKind.FETCH, 2]);
+    const [op, other] = batch.takeAll(SENT) as [PooledOp, PooledOp];
+    assert.deepEqual([op.kind, op.key, op.state, op.deadline, op.isRead], [OpKind.LOAD, "a:1", SENT, 500, true]);
+    assert.deepEqual(batch.takeAll(SENT), [], "they are not waited for any more");
+    op.settle("nothing was kept");
+    const rows = new ReplyRows(Buffer.from("value"), { feeder: 0, healthy: true });
+    rows.table = Int32Array.of(5, -6, 7, Kind.BULK, 0, 5);
+    rows.at = 0;
+    other.settle(other.shape.read(rows));
+    assert.deepEqual(landed, [
+      ["a:1", "nothing was kept", -1, 0, 0],
+      ["a:2", "value", 5, -6, 7],
+    ]);
+    live.get(first, "a:3", waiter());
+    assert.equal(live.kind, MIXED);
+    assert.equal(new Batch().kind, EMPTY);
   });
 });

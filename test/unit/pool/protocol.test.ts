@@ -8,7 +8,7 @@ import { native } from "#dist/native/index.js";
 import { AnswerReader, AnswerWriter } from "#dist/pool/answers.js";
 import { workerOf } from "#dist/pool/balance.js";
 import { Crates } from "#dist/pool/crates.js";
-import { DOMAIN_SHIFT, KIND_MASK, OP_SCRIPT, OpKind, elapsedMs } from "#dist/pool/protocol.js";
+import { DOMAIN_SHIFT, KEPT_WORDS, KIND_MASK, OP_SCRIPT, OpKind, elapsedMs } from "#dist/pool/protocol.js";
 import { RequestReader, RequestWriter } from "#dist/pool/requests.js";
 
 const LIMITS = { maxBulk: 1 << 20, maxRows: 1000, maxDepth: 10, maxLine: 1000 };
@@ -38,6 +38,23 @@ describe("requests", () => {
       assert.deepEqual([reader.gets, reader.size], [777, bytes]);
       assert.deepEqual([...reader.cancelled()], [7, 9]);
       for (const key of some) assert.deepEqual(Buffer.from(reader.arg()), Buffer.from(key));
+    });
+
+    it(`carry FETCHes of one domain, ${what}, without a word each, and among GETs with one`, () => {
+      const writer = new RequestWriter(new Crates());
+      const alike = new RequestReader(writer.fetches(some, 5, ENVELOPE).crate);
+      assert.deepEqual([alike.count, alike.gets, alike.fetches, alike.base], [some.length, -1, 5, 3 << 12]);
+      for (const key of some) assert.deepEqual(Buffer.from(alike.arg()), Buffer.from(key));
+      writer.get(1, "get");
+      for (const key of some) writer.get(7, key, OpKind.FETCH);
+      const mixed = new RequestReader(writer.finish(ENVELOPE).crate);
+      assert.deepEqual([mixed.gets, mixed.fetches, mixed.word() & KIND_MASK], [-1, -1, OpKind.GET]);
+      assert.deepEqual(Buffer.from(mixed.arg()), Buffer.from("get"));
+      for (const key of some) {
+        const meta = mixed.word();
+        assert.deepEqual([meta & KIND_MASK, meta >> DOMAIN_SHIFT], [OpKind.FETCH, 7]);
+        assert.deepEqual(Buffer.from(mixed.arg()), Buffer.from(key));
+      }
     });
 
     it(`carry GETs of several domains, ${what}`, () => {
@@ -108,7 +125,7 @@ describe("answers", () => {
         7,
         new KeylaneError("KEYLANE_ERR_BUSY", "BUSY ü", { node: "a:1", slot: 3, cause: new Error("why") }),
       );
-      writer.loaded(8, [5, -6, 7], rows, ...starts[0]!);
+      writer.loaded(8, { index: 5, proof: -6, check: 7 }, rows, ...starts[0]!);
       writer.value(9, [1, 2 ** 40, 1n << 60n, true, null, "é", Buffer.from([255]), { f: ["x"] }]);
       const reader = new AnswerReader();
       reader.open(writer.finish(4321));
@@ -127,10 +144,10 @@ describe("answers", () => {
         ["KEYLANE_ERR_BUSY", "BUSY ü", "a:1", 3, "rejected", "why"],
       );
       assert.equal(reader.next(), 8);
-      assert.deepEqual(
-        Array.from({ length: 4 }, () => RAW_SHAPE.read(reader.rows)),
-        [5, -6, 7, "hello"],
-      );
+      const kept = reader.rows.at;
+      assert.deepEqual([...reader.rows.table.subarray(kept, kept + KEPT_WORDS)], [5, -6, 7]);
+      reader.rows.at = kept + KEPT_WORDS;
+      assert.equal(RAW_SHAPE.read(reader.rows), "hello");
       assert.equal(reader.next(), 9);
       const value = BUFFER_SHAPE.read(reader.rows) as unknown[];
       assert.deepEqual(value.slice(0, 5), [1, 2 ** 40, 1n << 60n, true, null]);

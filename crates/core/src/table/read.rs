@@ -176,14 +176,23 @@ impl<S: Steps> Session<'_, S> {
         let Some(value) = head.value(record) else {
             return if unchanged() { Try::Other } else { Try::Moved };
         };
+        let now = cache.now();
+        if passed(now, head.expiry) && now.wrapping_sub(head.expiry) >= ask.stale_ms {
+            // No hit, and not worth the copy, which may have to come from another core's cache.
+            if !unchanged() {
+                return Try::Moved;
+            }
+            self.count(Counter::Expired);
+            return Try::Done(Lookup::default());
+        }
         let high = out.get_mut(..head.value_len).map(|room| entry::take(value, room));
         if !unchanged() {
             return Try::Moved;
         }
-        Try::Done(self.judge(way, place, position, proof, head, ask, high))
+        Try::Done(self.judge(way, place, position, proof, head, ask, now, high))
     }
 
-    /// What a record that was read whole is worth now; `high` is `None` when its value did not fit.
+    /// What a record that was read whole is worth `now`; `high` is `None` when its value did not fit.
     #[inline(always)]
     #[allow(clippy::too_many_arguments, reason = "one call site, inlined into the hot path")]
     fn judge(
@@ -194,20 +203,16 @@ impl<S: Steps> Session<'_, S> {
         proof: u32,
         head: Head,
         ask: Ask,
+        now: u32,
         high: Option<bool>,
     ) -> Lookup {
         let cache = &self.cache;
-        let now = cache.now();
         let hits = cache.hits(way);
         let count = hits.load(Relaxed);
         if count < HIT_CAP {
             hits.store(count + 1, Relaxed);
         }
         let stale = passed(now, head.expiry);
-        if stale && now.wrapping_sub(head.expiry) >= ask.stale_ms {
-            self.count(Counter::Expired);
-            return Lookup::default();
-        }
         let mut check = if passed(head.expiry, head.refresh) { head.refresh } else { head.expiry };
         let mut elected = false;
         if ask.lease_ms > 0 && passed(now, head.refresh) {
