@@ -16,7 +16,7 @@
 
 /** How the memory is divided; absent means the default. */
 export interface HitsOptions {
-  /** Threads that can use it at once, 1 to 254; 64 by default. Each takes 402 KiB by default once it records. */
+  /** Threads that can use it at once, 1 to 254; 64 by default. Each takes 386 KiB by default once it records. */
   readonly maxThreads?: number;
   /**
    * Sets of 8 counters, 1 to 65,536; 1,024 by default. The bounds are at most hits per second ÷ 8 ÷ sets apart as long as

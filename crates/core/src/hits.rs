@@ -2,15 +2,15 @@
 //! and says, for the last second, how often a key was hit at least and at most.
 //!
 //! A summary is Space-Saving (Metwally, Agrawal and El Abbadi, 2005) cut into sets of 8 ways: a key that is not in its set takes
-//! the way with the least count, and that count is its error. So `count - error <= hits <= count`, and a key without a way
+//! the way with the least count, and what it is hit from then on is sure. So `sure <= hits <= count`, and a key without a way
 //! was hit at most as often as the least count says. In a set that took n hits the least count is at most n / 8, and at most
 //! m / (8 - h) when h keys stand out and the others took m.
 //!
 //! ```text
 //! hits/s   sets   the least count of a set per second, hits spread evenly     a thread's windows and names
-//! 2 M        512   2,000,000 / 512 / 8 = 488                                   264 KiB
-//! 2 M      1,024   2,000,000 / 1,024 / 8 = 244                                 400 KiB      (the default)
-//! 2 M      2,048   122                                                         672 KiB
+//! 2 M        512   2,000,000 / 512 / 8 = 488                                   256 KiB
+//! 2 M      1,024   2,000,000 / 1,024 / 8 = 244                                 384 KiB      (the default)
+//! 2 M      2,048   122                                                         640 KiB
 //! ```
 //! A summary is emptied every 100 ms, so a key that is hot finds a free way, and has no error, in nearly every window. The
 //! rate is that of the last ten windows, all counted in full: for hits that come at random, no other mean of one second
@@ -26,6 +26,7 @@ mod merge;
 mod phase;
 mod recorder;
 mod sets;
+mod tally;
 mod window;
 
 pub use aggregate::{Aggregator, Bounds, Hot, MAX_TOP, Merged, SLOT_US, SLOTS};

@@ -6,9 +6,8 @@
 //! ```text
 //! header   1 line: magic, version, state, aggregator, options
 //! seat     1 line: state, phase | plain counters, two words each | window 0 | window 1
-//! window   1 line: hits, words of names, names lost | marks | sets | names
-//! marks    2 words a set: the lowest byte of each way's tag
-//! set      2 lines: 8 ways of tag | upper half of the hash | count | error             a tag is the lower half
+//! window   1 line: hits, words of names, names lost | sets | names
+//! set      2 lines: 8 tags, 8 counts | 8 upper halves of the hash, 8 errors           a tag is the lower half
 //! name     hash low | hash high | length | first bytes, padded to words             back to back, oldest first
 //! ```
 
@@ -17,17 +16,13 @@ use crate::layout::LayoutError;
 use crate::region::LINE;
 
 /// Changed whenever words move or change meaning.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// First word of the memory.
 pub const MAGIC: u32 = 0x4b4c_4831;
 /// Ways of a set.
 pub const WAYS: usize = if cfg!(loom) { 2 } else { 8 };
 /// Words of a set.
-pub(super) const SET: usize = WAY * WAYS;
-/// Words of a way.
-pub(super) const WAY: usize = 4;
-/// Words of a set's marks.
-pub(super) const MARKS: usize = 2;
+pub(super) const SET: usize = 4 * WAYS;
 
 /// Words of the header.
 pub(super) mod header {
@@ -109,7 +104,6 @@ pub struct Layout {
     pub words: usize,
     seat_words: usize,
     window_words: usize,
-    mark_words: usize,
     name_words: usize,
     cell_words: usize,
 }
@@ -130,15 +124,14 @@ impl Layout {
         }
         let name_words = (name_bytes as usize).div_ceil(4).next_multiple_of(LINE);
         let cell_words = (2 * cells as usize).next_multiple_of(LINE);
-        let mark_words = (sets as usize * MARKS).next_multiple_of(LINE);
-        let window_words = LINE + mark_words + (sets as usize * SET).next_multiple_of(LINE) + name_words;
+        let window_words = LINE + (sets as usize * SET).next_multiple_of(LINE) + name_words;
         let seat_words = LINE + cell_words + 2 * window_words;
         let words = (1 << 30) / seat_words;
         if max_threads as usize > words {
             return Err(LayoutError::TooLarge);
         }
         let words = header::WORDS + max_threads as usize * seat_words;
-        Ok(Self { options, words, seat_words, window_words, mark_words, name_words, cell_words })
+        Ok(Self { options, words, seat_words, window_words, name_words, cell_words })
     }
 
     /// Bytes that hold it, wherever their first cache line begins.
@@ -181,12 +174,7 @@ impl Layout {
 
     /// First word of the sets within a window, and how many words they are.
     pub(super) fn sets(&self) -> (usize, usize) {
-        (LINE + self.mark_words, self.options.sets as usize * SET)
-    }
-
-    /// First word of the marks within a window, and how many words they are.
-    pub(super) fn marks(&self) -> (usize, usize) {
-        (LINE, self.options.sets as usize * MARKS)
+        (LINE, self.options.sets as usize * SET)
     }
 
     /// First word of the names within a window, and how many words they may fill.

@@ -7,7 +7,7 @@
 //!
 //! ```text
 //! slot         9 8 7 6 5 4 3 2 1 0      a ring: the oldest is emptied when a new window begins
-//! key     lower   sure hits             count - error, summed over the threads
+//! key     lower   sure hits             summed over the threads
 //!         upper   possible hits         count, or the least count of the set where a thread did not have it
 //! set    unseen   what any other key can have got
 //! ```
@@ -115,7 +115,7 @@ impl Span {
             followed.iter_mut().for_each(|key| key.upper[slot] += u64::from(least));
             let mut rest = least;
             for way in ways.iter().filter(|way| way.count > 0) {
-                let sure = way.count.saturating_sub(way.error);
+                let sure = way.sure;
                 if let Some(key) = followed.iter_mut().find(|key| key.hash == way.hash) {
                     key.now += u64::from(sure);
                     key.lower[slot] += u64::from(sure);

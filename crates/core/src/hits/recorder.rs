@@ -6,6 +6,7 @@
 use super::Hits;
 use super::layout::seat;
 use super::phase::Phase;
+use super::tally::{self, Job, Tally, Words};
 use super::window::Window;
 use crate::hash::hash64;
 use crate::sync::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -13,7 +14,7 @@ use std::cell::Cell;
 use std::marker::PhantomData;
 
 /// Keys that are hashed in advance.
-const BLOCK: usize = 32;
+const BLOCK: usize = 16;
 
 /// One thread's use of the summaries.
 #[derive(Debug)]
@@ -93,7 +94,7 @@ impl Recording<'_, '_> {
         let weight = weight.min(u32::MAX - self.hits);
         let hash = hash64(key);
         self.hits += weight;
-        if weight > 0 && self.window.sets.add(hash, weight) {
+        if weight > 0 && self.window.sets.add(Words, hash, weight) {
             self.window.name(hash, key);
         }
     }
@@ -112,70 +113,75 @@ impl Recording<'_, '_> {
             Err(_) => self.one_by_one(keys, lengths, weight_of),
             Ok(hits) => {
                 self.hits = hits;
+                let (window, keys, room) = (self.window, split(keys, lengths), lengths.len());
                 match weights {
-                    None => self.each(keys, lengths, |_| 1),
-                    Some(_) => self.each(keys, lengths, weight_of),
-                }
+                    None => tally::run(Each { window, keys, room, weight_of: |_| 1 }),
+                    Some(_) => tally::run(Each { window, keys, room, weight_of }),
+                };
             }
         }
         true
     }
 
     /// Records one hit of each key.
-    #[inline(always)]
-    pub fn keys<'k>(&mut self, mut keys: impl Iterator<Item = &'k [u8]>) {
-        let sets = self.window.sets;
-        let mut block = [&[][..]; BLOCK];
-        let mut hashes = [0; BLOCK];
-        loop {
-            let mut length = 0;
-            for (place, key) in block.iter_mut().zip(&mut keys) {
-                *place = key;
-                hashes[length] = hash64(key);
-                length += 1;
-            }
-            let counted = length.min((u32::MAX - self.hits) as usize);
-            self.hits += counted as u32;
-            for (&key, &hash) in block[..counted].iter().zip(&hashes) {
-                if sets.add(hash, 1) {
-                    self.window.name(hash, key);
-                }
-            }
-            if counted < BLOCK {
-                return;
-            }
-        }
-    }
-
-    /// Some keys are hashed in advance: that is faster than to hash and count one by one.
-    #[inline(always)]
-    fn each(&self, keys: &[u8], lengths: &[i32], weight_of: impl Fn(usize) -> u32) {
-        let mut rest = keys;
-        let mut hashes = [0; BLOCK];
-        let sets = self.window.sets;
-        for (block, lengths) in lengths.chunks(BLOCK).enumerate() {
-            let start = rest;
-            for (hash, &length) in hashes.iter_mut().zip(lengths) {
-                let Some((key, behind)) = rest.split_at_checked(length as usize) else { return };
-                *hash = hash64(key);
-                rest = behind;
-            }
-            for (at, &hash) in hashes[..lengths.len()].iter().enumerate() {
-                let weight = weight_of(block * BLOCK + at);
-                if weight > 0 && sets.add(hash, weight) {
-                    self.window.name_nth(hash, start, lengths, at);
-                }
-            }
-        }
+    pub fn keys<'k>(&mut self, keys: impl Iterator<Item = &'k [u8]> + Clone) {
+        let room = (u32::MAX - self.hits) as usize;
+        self.hits += tally::run(Each { window: self.window, keys, room, weight_of: |_| 1 }) as u32;
     }
 
     #[cold]
     fn one_by_one(&mut self, keys: &[u8], lengths: &[i32], weight_of: impl Fn(usize) -> u32) {
-        let mut rest = keys;
-        for (at, &length) in lengths.iter().enumerate() {
-            let Some((key, behind)) = rest.split_at_checked(length as usize) else { return };
+        for (at, key) in split(keys, lengths).enumerate() {
             self.hit(key, weight_of(at));
-            rest = behind;
+        }
+    }
+}
+
+/// The keys that lie back to back.
+fn split<'k>(keys: &'k [u8], lengths: &'k [i32]) -> impl Iterator<Item = &'k [u8]> + Clone {
+    lengths.iter().scan(keys, |rest, &length| {
+        let (key, behind) = rest.split_at_checked(length as usize)?;
+        *rest = behind;
+        Some(key)
+    })
+}
+
+/// Records keys, each by the weight that its place has.
+struct Each<'m, K, W> {
+    window: Window<'m>,
+    keys: K,
+    /// Most keys.
+    room: usize,
+    weight_of: W,
+}
+
+impl<'k, K: Iterator<Item = &'k [u8]> + Clone, W: Fn(usize) -> u32> Job for Each<'_, K, W> {
+    /// Some keys are hashed in advance: that is faster than to hash and count one by one.
+    #[inline(always)]
+    fn run(self, tally: impl Tally) -> usize {
+        let Self { window, mut keys, room, weight_of } = self;
+        let sets = window.sets;
+        let mut hashes = [0; BLOCK];
+        let mut done = 0;
+        loop {
+            let block = keys.clone();
+            let most = BLOCK.min(room - done);
+            let mut length = 0;
+            while length < most {
+                let Some(key) = keys.next() else { break };
+                hashes[length] = hash64(key);
+                length += 1;
+            }
+            for (at, &hash) in hashes[..length].iter().enumerate() {
+                let weight = weight_of(done + at);
+                if weight > 0 && sets.add(tally, hash, weight) {
+                    window.name_nth(hash, block.clone(), at);
+                }
+            }
+            done += length;
+            if length < BLOCK {
+                return done;
+            }
         }
     }
 }

@@ -32,7 +32,7 @@ impl<'m> Window<'m> {
     /// The window that begins at word `at`.
     pub fn new(region: Region<'m>, layout: &Layout, at: usize) -> Self {
         let part = |(from, count): (usize, usize)| region.slice(at + from, count).unwrap_or_default();
-        let sets = Sets::new(part(layout.marks()), part(layout.sets()));
+        let sets = Sets::new(part(layout.sets()));
         Self { head: part((0, LINE)), names: part(layout.names_at()), sets }
     }
 
@@ -66,12 +66,13 @@ impl<'m> Window<'m> {
         self.put(head::NAMED, (used + words) as u32);
     }
 
-    /// Writes the name of the key that is `place`th of those that lie back to back.
+    /// Writes the name of the key that comes after `place` others.
     #[cold]
     #[inline(never)]
-    pub fn name_nth(&self, hash: u64, keys: &[u8], lengths: &[i32], place: usize) {
-        let start: usize = lengths[..place].iter().map(|&length| length as usize).sum();
-        self.name(hash, &keys[start..start + lengths[place] as usize]);
+    pub fn name_nth<'k>(&self, hash: u64, mut keys: impl Iterator<Item = &'k [u8]>, place: usize) {
+        if let Some(key) = keys.nth(place) {
+            self.name(hash, key);
+        }
     }
 
     /// Takes note of how many hits were recorded; 0 says that the window is untouched.

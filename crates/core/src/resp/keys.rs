@@ -10,6 +10,9 @@ use super::{FLAG_SAME, FLAG_UNCOUNTED, KEY_NONE};
 /// Bits of a head that are clear when the first argument is the key and the operation counts.
 const HEAD_PLAIN: u32 = KEY_NONE << 16 | FLAG_UNCOUNTED << 8;
 
+/// An operation's key, if it has one, and whether that counts.
+type Step<'a> = (Option<&'a [u8]>, bool);
+
 /// Walks the operations of `desc`, whose arguments lie in `scratch`, and gives the keys of those that count as hits: they have a
 /// key and not [`FLAG_UNCOUNTED`]. Ends before an operation that is not well formed.
 #[derive(Debug, Clone)]
@@ -26,36 +29,45 @@ impl<'a> Keys<'a> {
         Self { desc, scratch, left: count }
     }
 
-    /// The next operation: its key, if it has one, and whether that counts.
+    /// The next operation.
     #[inline(always)]
-    pub fn step(&mut self) -> Option<(Option<&'a [u8]>, bool)> {
+    pub fn step(&mut self) -> Option<Step<'a>> {
         self.left = self.left.checked_sub(1)?;
-        let (&[head, argc], rest) = self.desc.split_first_chunk()?;
         // Most have one argument, the key, and count.
-        if argc == 1 && head as u32 & HEAD_PLAIN == 0 {
-            let (&length, rest) = rest.split_first()?;
+        if let Some((&[head, 1, length], rest)) = self.desc.split_first_chunk()
+            && head as u32 & HEAD_PLAIN == 0
+        {
             let (key, scratch) = self.scratch.split_at_checked(usize::try_from(length).ok()?)?;
             self.desc = rest;
             self.scratch = scratch;
             return Some((Some(key), true));
         }
-        let (lengths, rest) = rest.split_at_checked(usize::try_from(argc).ok()?)?;
-        let head = head as u32;
-        let same = head >> 8 & FLAG_SAME != 0;
-        let index = if same { 0 } else { (head >> 16 & KEY_NONE) as usize };
-        let (mut from, mut total) = (0usize, 0usize);
-        for (at, &length) in lengths.iter().enumerate() {
-            if at == index {
-                from = total;
-            }
-            total = total.checked_add(usize::try_from(length).ok()?)?;
-        }
-        let (bytes, scratch) = self.scratch.split_at_checked(total)?;
-        self.desc = rest;
+        let (&[head, argc], rest) = self.desc.split_first_chunk()?;
+        let (step, desc, scratch) = uncommon(head, argc, rest, self.scratch)?;
+        self.desc = desc;
         self.scratch = scratch;
-        let key = lengths.get(index).and_then(|&length| bytes.get(from..from + length as usize));
-        Some((key, head >> 8 & FLAG_UNCOUNTED == 0))
+        Some(step)
     }
+}
+
+/// An operation that is not one plain key, and what lies behind it in `desc` and `scratch`. Not inlined, so that the walk over
+/// plain ones keeps its state in registers.
+#[inline(never)]
+fn uncommon<'a>(head: i32, argc: i32, desc: &'a [i32], scratch: &'a [u8]) -> Option<(Step<'a>, &'a [i32], &'a [u8])> {
+    let (lengths, rest) = desc.split_at_checked(usize::try_from(argc).ok()?)?;
+    let head = head as u32;
+    let same = head >> 8 & FLAG_SAME != 0;
+    let index = if same { 0 } else { (head >> 16 & KEY_NONE) as usize };
+    let (mut from, mut total) = (0usize, 0usize);
+    for (at, &length) in lengths.iter().enumerate() {
+        if at == index {
+            from = total;
+        }
+        total = total.checked_add(usize::try_from(length).ok()?)?;
+    }
+    let (bytes, scratch) = scratch.split_at_checked(total)?;
+    let key = lengths.get(index).and_then(|&length| bytes.get(from..from + length as usize));
+    Some(((key, head >> 8 & FLAG_UNCOUNTED == 0), rest, scratch))
 }
 
 impl<'a> Iterator for Keys<'a> {
