@@ -4,7 +4,7 @@
  * primaries: when it is found, and what its node has to bear before and after.
  *
  * Goals of counting compare CPU time: all of it is computing. keylane's counter and its peers are compared where each gets its
- * keys one by one, as strings; a lane has the keys of a turn as bytes already.
+ * keys one by one, as strings; a lane has the keys of a turn as bytes already, packed to be encoded.
  */
 import { nativeInfo } from "keylane";
 import { startSingle } from "keylane/sandbox";
@@ -14,9 +14,11 @@ import { contest } from "./harness/contest.js";
 import { COUNTERS, precisionAt, recallAt, thresholds, type CounterName, type StreamSpec } from "./harness/hits.js";
 import type { HitsEntry } from "./harness/hits-child.js";
 import {
+  ADDED,
   AFTER,
   CACHED,
   COPIES,
+  COUNTED,
   DETECTED,
   type HotkeysEntry,
   type HotkeysRound,
@@ -35,6 +37,8 @@ const QUICK_STREAM: StreamSpec = { keys: 20_000, batches: 80, exponent: 1 };
 const ROUND_MS = 500;
 const QUICK_ROUND_MS = 5;
 const PROFILES = 10_000;
+/** Processes that read them; the one with the median cost is told. */
+const PEEKERS = 5;
 const QUICK_PROFILES = 500;
 
 /** What the key is driven at, calls a second, when the load has to be spread, and for how long it is driven. */
@@ -45,8 +49,6 @@ const MODES: readonly HotMode[] = ["off", "replicas", "l1"];
 const TURN = "keylane, keys of a turn";
 const SINGLE = "keylane, keys one by one";
 const PEERS = ["HeavyKeeper", "Map, no bound"];
-const COUNTED = "peek, hits counted";
-const UNCOUNTED = "peek, hotKeys: false";
 
 /** Goals of counting: at most 10 ns a hit, and every key at the threshold told, and no other. */
 export function judgeHits(rows: readonly Row[], warn: number, verdict: Verdict): void {
@@ -62,8 +64,8 @@ export function judgeHits(rows: readonly Row[], warn: number, verdict: Verdict):
 
 /** The goal of a cached read: at most 3 ns more when it is counted. */
 export function judgePeeks(rows: readonly Row[], verdict: Verdict): void {
-  const [on, off] = [COUNTED, UNCOUNTED].map((name) => rowNamed(rows, name).cpuMicrosPerOp * 1000);
-  verdict.add("ns that counting adds to a hit of a thread's own map", on - off, { atMost: 3 });
+  const added = rowNamed(rows, COUNTED).more?.[ADDED] ?? Number.NaN;
+  verdict.add("ns that counting adds to a hit of a thread's own map", added, { atMost: 3 });
 }
 
 /**
@@ -106,13 +108,22 @@ async function playPeeks(settings: Settings, server: string): Promise<Row[]> {
     (i) => keys[i],
     (i) => texts[i],
   );
-  const entrants = [true, false].map((counting) => ({
-    name: counting ? COUNTED : UNCOUNTED,
-    entry: { counting, server, count } satisfies HitsEntry,
+  // Where an instance's memory happens to lie makes a difference, so it is several processes, each in its own way.
+  const entrants = Array.from({ length: settings.quick ? 2 : PEEKERS }, (_, i) => ({
+    name: COUNTED,
+    entry: { countedFirst: i % 2 === 0, server, count } satisfies HitsEntry,
   }));
   const group = `${count.toLocaleString("en-US")} cached keys`;
   const round = { maxMs: settings.quick ? QUICK_ROUND_MS : ROUND_MS };
-  return contest(settings, "hits-child", entrants, [{ name: group, round, row: (name) => ({ name, group }) }], round);
+  const rows = await contest(
+    settings,
+    "hits-child",
+    entrants,
+    [{ name: group, round, row: (name) => ({ name, group }) }],
+    round,
+  );
+  rows.sort((a, b) => a.more![ADDED] - b.more![ADDED]);
+  return [rows[rows.length >> 1]];
 }
 
 /** The suite. */

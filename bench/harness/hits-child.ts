@@ -1,9 +1,11 @@
 /**
  * The process of one contestant that counts hits: a counter by itself, over seconds of hits; or `peek` of cached profiles, with
- * keylane counting or not, where the difference is what counting costs a hit.
+ * keylane counting and not counting in turns, where the difference is what counting costs a hit.
  */
+import { setImmediate } from "node:timers/promises";
 import { Keylane } from "keylane";
 import { optionsFor } from "../baselines/cache/keylane-open.js";
+import { median } from "../report/stats.js";
 import { profilePass, profiles } from "./cache-keys.js";
 import {
   accuracy,
@@ -11,18 +13,20 @@ import {
   errorAt,
   precisionAt,
   recallAt,
+  second,
   streamOf,
   thresholds,
   type CounterName,
   type StreamSpec,
 } from "./hits.js";
-import { playPasses } from "./passes.js";
+import { ADDED, BETWEEN, COUNTED, UNCOUNTED } from "./hotkeys-figures.js";
+import { playPasses, playTimed, ranks } from "./passes.js";
 import { type Contestant, serve } from "./serve.js";
 
 /** Which contestant, and what it works on. */
 export type HitsEntry =
   | { readonly counter: CounterName; readonly stream: StreamSpec }
-  | { readonly counting: boolean; readonly server: string; readonly count: number };
+  | { readonly countedFirst: boolean; readonly server: string; readonly count: number };
 
 /** A round lasts at least so many milliseconds. */
 export interface HitsRound {
@@ -35,14 +39,15 @@ function openCounter(name: CounterName, spec: StreamSpec): Contestant<HitsRound>
   const [warn, low] = thresholds(spec);
   const hottest = [...stream.counts].reduce((one, other) => (other[1] > one[1] ? other : one))[0];
   const pass = (): number => {
-    counter.second();
-    return counter.told(warn).some(([key]) => key === hottest) ? 0 : 1;
+    const taken = second(stream, counter);
+    if (!counter.told(warn).some(([key]) => key === hottest)) throw new Error(`${name} does not tell ${hottest}`);
+    return taken;
   };
   return {
     name,
     role: name.startsWith("keylane") ? "keylane" : "peer",
-    async play({ maxMs }) {
-      const sample = await playPasses(name, pass, stream.hits.length, maxMs);
+    play({ maxMs }) {
+      const sample = playTimed(pass, stream.hits.length, maxMs);
       const [atWarn, atLow] = [warn, low].map((least) => accuracy(stream, counter, least));
       const shown = [recallAt(warn), precisionAt(warn), recallAt(low), errorAt(low)];
       const more = Object.fromEntries(shown.map((what) => [what, { ...atWarn, ...atLow }[what]!]));
@@ -52,23 +57,72 @@ function openCounter(name: CounterName, spec: StreamSpec): Contestant<HitsRound>
   };
 }
 
-async function openPeek(counting: boolean, server: string, count: number): Promise<Contestant<HitsRound>> {
-  const name = `peek, ${counting ? "hits counted" : "hotKeys: false"}`;
+/** Slices of one round, of each kind. */
+const SLICES = 10;
+
+/**
+ * `peek` through two instances that hold the same profiles, one that counts hits and one that does not, in turns of some
+ * milliseconds and in changing order: what they share, the state of compiled code before all, is alike in both. What is done
+ * between two slices, on timers, is done for counting; it is as much whether the thread counted all the time or half of it, so
+ * all hits share it.
+ */
+async function openPeeks(countedFirst: boolean, server: string, count: number): Promise<Contestant<HitsRound>> {
   const set = profiles(count);
-  const lanes = await Keylane.open({ ...optionsFor(server), ...(counting ? {} : { hotKeys: false }) });
-  const warm = await lanes.warm(set.keys);
-  if (warm !== set.keys.length) throw new Error(`${warm} of ${set.keys.length} keys are in the cache`);
-  const pass = profilePass(set, (key) => lanes.peek(key as `up:${string}`));
+  const open = async (counting: boolean) => {
+    const lanes = await Keylane.open({ ...optionsFor(server), ...(counting ? {} : { hotKeys: false }) });
+    const warm = await lanes.warm(set.keys);
+    if (warm !== set.keys.length) throw new Error(`${warm} of ${set.keys.length} keys are in the cache`);
+    return { lanes, pass: profilePass(set, (key) => lanes.peek(key as `up:${string}`)) };
+  };
+  const [one, other] = [await open(countedFirst), await open(!countedFirst)];
+  const [counted, uncounted] = countedFirst ? [one, other] : [other, one];
+  /** Nanoseconds of CPU time a hit. */
+  const slice = async ({ pass }: typeof one, maxMs: number) => {
+    const started = performance.now();
+    const { cpuMicrosPerOp, opsPerSec } = await playPasses(COUNTED, pass, count, maxMs);
+    return { ns: cpuMicrosPerOp * 1000, opsPerSec, hits: ((performance.now() - started) / 1000) * opsPerSec };
+  };
   return {
-    name,
+    name: COUNTED,
     role: "keylane",
-    play: ({ maxMs }) => playPasses(name, pass, set.keys.length, maxMs),
+    async play({ maxMs }) {
+      const [on, off, added, speeds]: number[][] = [[], [], [], []];
+      let hits = 0;
+      let background = 0;
+      for (let i = 0; i < SLICES; i += 1) {
+        const results = new Map<typeof one, Awaited<ReturnType<typeof slice>>>();
+        for (const which of i % 2 === 0 ? [counted, uncounted] : [uncounted, counted]) {
+          const result = await slice(which, maxMs / SLICES / 2);
+          hits += result.hits;
+          results.set(which, result);
+          const before = process.cpuUsage();
+          await setImmediate();
+          const after = process.cpuUsage(before);
+          background += (after.user + after.system) * 1000;
+        }
+        const [with_, without] = [results.get(counted)!, results.get(uncounted)!];
+        on.push(with_.ns);
+        off.push(without.ns);
+        added.push(with_.ns - without.ns);
+        speeds.push(with_.opsPerSec);
+      }
+      const between = background / hits;
+      return {
+        opsPerSec: median(speeds),
+        cpuMicrosPerOp: (median(on) + between) / 1000,
+        ...ranks(on.map((ns) => ns / 1e6)),
+        more: { [UNCOUNTED]: median(off), [ADDED]: median(added) + between, [BETWEEN]: between },
+      };
+    },
     async close() {
-      await lanes.close();
+      await counted.lanes.close();
+      await uncounted.lanes.close();
     },
   };
 }
 
 serve(async (entry: HitsEntry): Promise<Contestant<HitsRound>> =>
-  "counter" in entry ? openCounter(entry.counter, entry.stream) : openPeek(entry.counting, entry.server, entry.count),
+  "counter" in entry
+    ? openCounter(entry.counter, entry.stream)
+    : openPeeks(entry.countedFirst, entry.server, entry.count),
 );

@@ -1,10 +1,15 @@
 /**
  * Counters of hot keys side by side: each is given a second of hits, drawn by Zipf's law, and then tells the keys that were hit
- * often. The invariant: all get the same hits in the same order, as strings, and what they tell is held against the true counts.
+ * often. The invariant: all get the same hits in the same order and turns, and what they tell is held against the true counts.
+ *
+ * Time counts while a turn's keys are counted, not while they are got ready. Ready is as one who counts finds them: just used.
+ * A lane has the keys of a turn in its scratch memory, where it has packed them to be encoded; whoever counts strings has just
+ * been given them.
  */
 import { Random } from "#dist/cli/demo/random.js";
 import { Zipf } from "#dist/cli/demo/zipf.js";
 import { HOT_KEPT, HOT_KEPT_MAX, HOT_LOWER, HOT_MAX, HOT_WORDS, MERGED_WORDS } from "#dist/native/hits-types.js";
+import { HEAD_GET } from "#dist/lane/op.js";
 import { hitsCore } from "#dist/native/index.js";
 import { HeavyKeeper } from "../baselines/heavy-keeper.js";
 import { flat } from "./cache-keys.js";
@@ -21,7 +26,7 @@ const TRUE_FROM = 0.9;
 /** How many hits of how many keys. */
 export interface StreamSpec {
   readonly keys: number;
-  /** Batches of 256 between two merges; ten merges are a second. */
+  /** Turns of 256 between two merges; ten merges are a second. */
   readonly batches: number;
   /** Exponent of Zipf's law. */
   readonly exponent: number;
@@ -30,8 +35,6 @@ export interface StreamSpec {
 /** A second of hits. */
 export interface Stream {
   readonly hits: readonly string[];
-  /** The same in batches, as bytes that lie one after the other, as a lane's turn has them. */
-  readonly batches: readonly { readonly bytes: Uint8Array; readonly lengths: Int32Array }[];
   readonly counts: ReadonlyMap<string, number>;
 }
 
@@ -42,19 +45,78 @@ export function streamOf({ keys, batches, exponent }: StreamSpec): Stream {
   const hits = Array.from({ length: batches * MERGES * BATCH }, () => names[zipf.next() - 1]);
   const counts = new Map<string, number>();
   for (const key of hits) counts.set(key, (counts.get(key) ?? 0) + 1);
-  const joined = Array.from({ length: batches * MERGES }, (_, i) => {
-    const part = hits.slice(i * BATCH, (i + 1) * BATCH);
-    return { bytes: Buffer.from(part.join("")), lengths: Int32Array.from(part, (key) => key.length) };
-  });
-  return { hits, batches: joined, counts };
+  return { hits, counts };
 }
 
 /** Something that counts. */
 export interface HitCounter {
-  /** Counts the stream once: a second, what has to be done in it besides included. */
-  second(): void;
+  /** Forgets the second before, where that is not done turn by turn. */
+  begin(): void;
+  /** Has the keys of a turn at hand. */
+  ready(turn: number): void;
+  /** Counts them, and does what else is to be done in a second. */
+  count(turn: number): void;
   /** The keys whose rate is at least `least` by what it knows, with that rate. */
   told(least: number): [key: string, rate: number][];
+}
+
+/** Counts the stream once. Gives the milliseconds that it took, getting ready apart; two looks at the clock a turn are within. */
+export function second({ hits }: Stream, counter: HitCounter): number {
+  const turns = hits.length / BATCH;
+  let began = performance.now();
+  counter.begin();
+  let taken = performance.now() - began;
+  for (let turn = 0; turn < turns; turn += 1) {
+    counter.ready(turn);
+    began = performance.now();
+    counter.count(turn);
+    taken += performance.now() - began;
+  }
+  return taken;
+}
+
+/** The keys of a turn as strings, every one just read. */
+class Turn {
+  readonly keys: string[] = Array.from({ length: BATCH }, () => "");
+  /** Something of each key, so that none is left unread. */
+  seen = 0;
+  readonly #hits: readonly string[];
+
+  constructor({ hits }: Stream) {
+    this.#hits = hits;
+  }
+
+  take(turn: number): void {
+    const { keys } = this;
+    for (let i = 0; i < BATCH; i += 1) {
+      const key = this.#hits[turn * BATCH + i];
+      keys[i] = key;
+      this.seen ^= key.charCodeAt(0) ^ key.charCodeAt(key.length - 1);
+    }
+  }
+}
+
+/** The keys of a turn as a lane packs GETs of them (`FrameEncoder`). */
+export class PackedTurn {
+  readonly scratch = Buffer.allocUnsafeSlow(256 << 10);
+  readonly desc = new Int32Array(3 * 8192);
+  readonly #turn: Turn;
+
+  constructor(stream: Stream) {
+    this.#turn = new Turn(stream);
+  }
+
+  take(turn: number): void {
+    this.#turn.take(turn);
+    const { keys } = this.#turn;
+    let words = 0;
+    for (let i = 0; i < BATCH; i += 1) {
+      this.desc[words++] = HEAD_GET;
+      this.desc[words++] = 1;
+      this.desc[words++] = keys[i].length;
+    }
+    this.scratch.utf8Write(keys.join(""), 0);
+  }
 }
 
 /** The contestants by name. */
@@ -67,34 +129,32 @@ export const COUNTERS = {
 
 export type CounterName = keyof typeof COUNTERS;
 
-function keylane({ hits, batches }: Stream, joined: boolean): HitCounter {
+function keylane(stream: Stream, packed: boolean): HitCounter {
   const options = {};
   const session = hitsCore!.createHits(new Int32Array(new SharedArrayBuffer(hitsCore!.hitsBytes(options))), options);
   const info = new Int32Array(MERGED_WORDS);
   const rows = new Int32Array(HOT_MAX * HOT_WORDS);
   const names = Buffer.alloc(HOT_MAX * HOT_KEPT_MAX);
   const lengths = new Int32Array(BATCH);
-  const perMerge = batches.length / MERGES;
+  const perMerge = stream.hits.length / BATCH / MERGES;
+  const strings = new Turn(stream);
+  const bytes = new PackedTurn(stream);
   let now = 0;
   // From here on time counts.
   session.merge(now, info);
   /** Joins the keys as they come. */
-  const gather = (from: number): void => {
-    const keys: string[] = [];
-    for (let i = 0; i < BATCH; i += 1) {
-      const key = hits[from + i];
-      keys.push(key);
-      lengths[i] = key.length;
-    }
+  const gather = (): void => {
+    const { keys } = strings;
+    for (let i = 0; i < BATCH; i += 1) lengths[i] = keys[i].length;
     session.record(keys.join(""), lengths, BATCH, null);
   };
   return {
-    second() {
-      for (let batch = 0; batch < batches.length; batch += 1) {
-        if (joined) session.recordBytes(batches[batch].bytes, batches[batch].lengths, BATCH, null);
-        else gather(batch * BATCH);
-        if ((batch + 1) % perMerge === 0) session.merge((now += 100), info);
-      }
+    begin: () => {},
+    ready: (turn) => (packed ? bytes : strings).take(turn),
+    count(turn) {
+      if (packed) session.recordFrames(bytes.scratch, bytes.desc, BATCH);
+      else gather();
+      if ((turn + 1) % perMerge === 0) session.merge((now += 100), info);
     },
     told(least) {
       const count = session.top(HOT_MAX, least, rows, names);
@@ -109,25 +169,31 @@ function keylane({ hits, batches }: Stream, joined: boolean): HitCounter {
   };
 }
 
-function heavyKeeper({ hits }: Stream): HitCounter {
+function heavyKeeper(stream: Stream): HitCounter {
   // Two rows as in the paper; as many buckets as keylane's summary has counters.
   const keeper = new HeavyKeeper(HOT_MAX, 2, 4096);
+  const strings = new Turn(stream);
   return {
-    second() {
-      keeper.clear();
-      for (let i = 0; i < hits.length; i += 1) keeper.add(hits[i]);
+    begin: () => keeper.clear(),
+    ready: (turn) => strings.take(turn),
+    count() {
+      const { keys } = strings;
+      for (let i = 0; i < BATCH; i += 1) keeper.add(keys[i]);
     },
     told: (least) => keeper.top().filter(([, estimate]) => estimate >= least),
   };
 }
 
-function plainMap({ hits }: Stream): HitCounter {
+function plainMap(stream: Stream): HitCounter {
   const counts = new Map<string, number>();
+  const strings = new Turn(stream);
   return {
-    second() {
-      counts.clear();
-      for (let i = 0; i < hits.length; i += 1) {
-        const key = hits[i];
+    begin: () => counts.clear(),
+    ready: (turn) => strings.take(turn),
+    count() {
+      const { keys } = strings;
+      for (let i = 0; i < BATCH; i += 1) {
+        const key = keys[i];
         counts.set(key, (counts.get(key) ?? 0) + 1);
       }
     },

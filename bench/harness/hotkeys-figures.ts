@@ -33,3 +33,9 @@ export const BEFORE = "on its node before %";
 export const AFTER = "on its node after %";
 /** After it is settled. */
 export const OVER_OTHERS = "its node ÷ mean of others";
+
+/** A read of a thread's own map. What it takes without counting, what counting adds, and which part of that is done on timers. */
+export const COUNTED = "peek, hits counted";
+export const UNCOUNTED = "ns, hotKeys: false";
+export const ADDED = "ns added";
+export const BETWEEN = "of it on timers";

@@ -25,6 +25,7 @@ export class HitCounts {
   readonly #keys: string[] = [];
   readonly #lengths = new Int32Array(BATCH);
   readonly #weights = new Int32Array(BATCH);
+  readonly #allLengths = new Int32Array(BATCH);
   readonly #told = (): void => {
     this.#timer = null;
     this.gather();
@@ -76,6 +77,15 @@ export class HitCounts {
     this.#weights[at] = weight;
     if (at + 1 === BATCH) this.#flush();
     else this.soon();
+  }
+
+  /** Counts `weights[i]` hits of each of the first `count` keys, `BATCH` at most. */
+  addAll(keys: readonly string[], weights: Int32Array, count: number): void {
+    if (this.#ended) return;
+    const lengths = this.#allLengths;
+    for (let i = 0; i < count; i += 1) lengths[i] = keys[i]!.length;
+    const text = (count === keys.length ? keys : keys.slice(0, count)).join("");
+    this.session.record(text, lengths, count, weights);
   }
 
   /** Something is there to be told. */

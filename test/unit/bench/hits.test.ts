@@ -2,8 +2,20 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { HeavyKeeper } from "#bench/baselines/heavy-keeper.js";
-import { accuracy, COUNTERS, errorAt, precisionAt, recallAt, streamOf, thresholds } from "#bench/harness/hits.js";
+import {
+  accuracy,
+  COUNTERS,
+  errorAt,
+  PackedTurn,
+  precisionAt,
+  recallAt,
+  second,
+  streamOf,
+  thresholds,
+} from "#bench/harness/hits.js";
 import type { Stream } from "#bench/harness/hits.js";
+import { ADDED, COUNTED } from "#bench/harness/hotkeys-figures.js";
+import { HEAD_GET } from "#dist/lane/op.js";
 import { judgeDriven, judgeHits, judgePeeks } from "#bench/hotkeys.js";
 import { Verdict } from "#bench/report/stats.js";
 import type { Row } from "#bench/report/types.js";
@@ -44,9 +56,15 @@ describe("HeavyKeeper", () => {
 describe("counters of hits", () => {
   const stream = streamOf(SPEC);
 
-  it("get the same hits, one by one and in batches", () => {
+  it("get the same hits, as strings and packed as by a lane", () => {
     assert.equal(stream.hits.length, SPEC.batches * 10 * 256);
-    assert.equal(Buffer.concat(stream.batches.map(({ bytes }) => bytes)).toString(), stream.hits.join(""));
+    const packed = new PackedTurn(stream);
+    packed.take(7);
+    const keys = stream.hits.slice(7 * 256, 8 * 256);
+    const text = keys.join("");
+    assert.equal(packed.scratch.toString("utf8", 0, text.length), text);
+    const described = keys.flatMap((key) => [HEAD_GET, 1, key.length]);
+    assert.deepEqual([...packed.desc.subarray(0, described.length)], described);
     assert.deepEqual(streamOf(SPEC).hits, stream.hits);
     const sum = [...stream.counts.values()].reduce((one, other) => one + other, 0);
     assert.equal(sum, stream.hits.length);
@@ -56,8 +74,8 @@ describe("counters of hits", () => {
     const [warn] = thresholds(SPEC);
     for (const [name, make] of Object.entries(COUNTERS)) {
       const counter = make(stream);
-      for (let second = 0; second < 2; second += 1) {
-        counter.second();
+      for (let round = 0; round < 2; round += 1) {
+        assert.ok(second(stream, counter) > 0);
         const judged = accuracy(stream, counter, warn);
         assert.deepEqual([judged[recallAt(warn)], judged[precisionAt(warn)]], [100, 100], name);
         assert.ok(judged[errorAt(warn)]! < 1, name);
@@ -68,7 +86,6 @@ describe("counters of hits", () => {
   it("are judged by what they miss, what they make up, and how far off they are", () => {
     const small: Stream = {
       hits: [],
-      batches: [],
       counts: new Map([
         ["a", 200],
         ["b", 100],
@@ -76,7 +93,8 @@ describe("counters of hits", () => {
         ["d", 10],
       ]),
     };
-    const told = (...keys: [string, number][]) => accuracy(small, { second: () => {}, told: () => keys }, 100);
+    const idle = { begin: () => {}, ready: () => {}, count: () => {} };
+    const told = (...keys: [string, number][]) => accuracy(small, { ...idle, told: () => keys }, 100);
     assert.deepEqual(told(["a", 200], ["b", 100], ["c", 95]), figures(100, 100, 0));
     assert.deepEqual(told(["a", 100]), figures(50, 100, 50));
     assert.deepEqual(told(["d", 10], ["b", 100]), figures(50, 50, 0));
@@ -99,10 +117,7 @@ const driven = (found: number, over: number, after: number): Row[] => [
   }),
 ];
 
-const peeks = (on: number): Row[] => [
-  sampleRow("peek, hits counted", { cpuMicrosPerOp: on }),
-  sampleRow("peek, hotKeys: false", { cpuMicrosPerOp: 0.04 }),
-];
+const peeks = (added: number): Row[] => [sampleRow(COUNTED, { more: { [ADDED]: added } })];
 
 describe("goals of hotkeys", () => {
   it("are met at their bounds and missed past them", () => {
@@ -131,11 +146,11 @@ describe("goals of hotkeys", () => {
       [false, false, false, false],
     );
     assert.deepEqual(
-      met((verdict) => judgePeeks(peeks(0.042), verdict)),
+      met((verdict) => judgePeeks(peeks(3), verdict)),
       [true],
     );
     assert.deepEqual(
-      met((verdict) => judgePeeks(peeks(0.044), verdict)),
+      met((verdict) => judgePeeks(peeks(3.1), verdict)),
       [false],
     );
   });

@@ -118,8 +118,13 @@ impl<'m> Aggregator<'m> {
             })
             .filter(|hot| hot.rate.upper >= least)
             .collect();
-        top.sort_unstable_by_key(|hot| (std::cmp::Reverse(hot.rate.lower), hot.hash));
-        top.truncate(limit.min(MAX_TOP));
+        let (limit, rank) = (limit.min(MAX_TOP), |hot: &Hot<'_>| (std::cmp::Reverse(hot.rate.lower), hot.hash));
+        // Those beyond need no order.
+        if limit < top.len() {
+            top.select_nth_unstable_by_key(limit, rank);
+            top.truncate(limit);
+        }
+        top.sort_unstable_by_key(rank);
         top
     }
 
