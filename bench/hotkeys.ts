@@ -36,6 +36,8 @@ const STREAM: StreamSpec = { keys: 1_000_000, batches: 782, exponent: 1 };
 const QUICK_STREAM: StreamSpec = { keys: 20_000, batches: 80, exponent: 1 };
 const ROUND_MS = 500;
 const QUICK_ROUND_MS = 5;
+/** Four slices, two of each kind. */
+const PEEKS_MS = 1000;
 const PROFILES = 10_000;
 /** Processes that read them; the one with the median cost is told. */
 const PEEKERS = 5;
@@ -114,7 +116,7 @@ async function playPeeks(settings: Settings, server: string): Promise<Row[]> {
     entry: { countedFirst: i % 2 === 0, server, count } satisfies HitsEntry,
   }));
   const group = `${count.toLocaleString("en-US")} cached keys`;
-  const round = { maxMs: settings.quick ? QUICK_ROUND_MS : ROUND_MS };
+  const round = { maxMs: settings.quick ? QUICK_ROUND_MS : PEEKS_MS };
   const rows = await contest(
     settings,
     "hits-child",

@@ -14,7 +14,7 @@ use std::cell::Cell;
 use std::marker::PhantomData;
 
 /// Keys that are hashed in advance.
-const BLOCK: usize = 16;
+const BLOCK: usize = 32;
 
 /// One thread's use of the summaries.
 #[derive(Debug)]
@@ -170,6 +170,7 @@ impl<'k, K: Iterator<Item = &'k [u8]> + Clone, W: Fn(usize) -> u32> Job for Each
             while length < most {
                 let Some(key) = keys.next() else { break };
                 hashes[length] = hash64(key);
+                sets.fetch(tally, hashes[length]);
                 length += 1;
             }
             for (at, &hash) in hashes[..length].iter().enumerate() {

@@ -43,6 +43,14 @@ impl<'m> Sets<'m> {
         Self { sets: sets.as_chunks().0 }
     }
 
+    /// Has the set of a hash brought near.
+    #[inline(always)]
+    pub fn fetch(&self, tally: impl Tally, hash: u64) {
+        if let Some(set) = self.sets.get(set_of(hash, self.sets.len() as u32)) {
+            tally.fetch(set);
+        }
+    }
+
     /// Counts `weight` hits. True when the key's sure hits have just reached [`CANDIDATE`].
     #[inline(always)]
     pub fn add(&self, tally: impl Tally, hash: u64, weight: u32) -> bool {

@@ -30,6 +30,10 @@ pub(super) const SURE: usize = 3 * WAYS;
 pub(super) trait Tally: Copy {
     /// Counts `weight` hits and says how many sure ones the key had before.
     fn tally(self, set: &[AtomicU32; SET], hash: u64, weight: u32) -> u32;
+
+    /// Has a set brought near that will be tallied in soon.
+    #[inline(always)]
+    fn fetch(self, _: &[AtomicU32; SET]) {}
 }
 
 /// Many hits, to be tallied in whichever way.

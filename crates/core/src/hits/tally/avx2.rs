@@ -9,9 +9,9 @@ use crate::hits::layout::{SET, WAYS};
 use crate::sync::AtomicU32;
 use crate::sync::Ordering::Relaxed;
 use core::arch::x86_64::{
-    __m256i, _mm_min_epu32, _mm_shuffle_epi32, _mm256_add_epi32, _mm256_and_si256, _mm256_blendv_epi8,
-    _mm256_broadcastd_epi32, _mm256_castsi256_ps, _mm256_castsi256_si128, _mm256_cmpeq_epi32, _mm256_extracti128_si256,
-    _mm256_loadu_si256, _mm256_movemask_ps, _mm256_set1_epi32, _mm256_storeu_si256,
+    __m256i, _MM_HINT_T0, _mm_min_epu32, _mm_prefetch, _mm_shuffle_epi32, _mm256_add_epi32, _mm256_and_si256,
+    _mm256_blendv_epi8, _mm256_broadcastd_epi32, _mm256_castsi256_ps, _mm256_castsi256_si128, _mm256_cmpeq_epi32,
+    _mm256_extracti128_si256, _mm256_loadu_si256, _mm256_movemask_ps, _mm256_set1_epi32, _mm256_storeu_si256,
 };
 use std::hint::select_unpredictable;
 
@@ -52,6 +52,15 @@ impl Tally for Avx2 {
     fn tally(self, set: &[AtomicU32; SET], hash: u64, weight: u32) -> u32 {
         // SAFETY: `detect` made `self`, so the processor has what `tally` is compiled for.
         unsafe { tally(set, hash, weight) }
+    }
+
+    #[inline(always)]
+    fn fetch(self, set: &[AtomicU32; SET]) {
+        // SAFETY: SSE is part of x86-64, and to prefetch reads nothing; both lines lie within the set.
+        unsafe {
+            _mm_prefetch::<_MM_HINT_T0>(set.as_ptr().cast());
+            _mm_prefetch::<_MM_HINT_T0>(set.as_ptr().add(SET / 2).cast());
+        }
     }
 }
 
