@@ -57,8 +57,10 @@ function openCounter(name: CounterName, spec: StreamSpec): Contestant<HitsRound>
   };
 }
 
-/** Slices of one round, of each kind: long enough that an instance which is used half of the time counts as one used all the time. */
+/** Slices of one round, of each kind: so long that an instance which is used half of the time counts nearly as one that always is. */
 const SLICES = 2;
+/** Parts of a slice, between which timers run. */
+const PARTS = 10;
 /** Keys differ by up to so many hits before it begins: more than are told at once. */
 const STEPS = 256;
 
@@ -82,11 +84,23 @@ async function openPeeks(countedFirst: boolean, server: string, count: number): 
   };
   const [one, other] = [await open(countedFirst), await open(!countedFirst)];
   const [counted, uncounted] = countedFirst ? [one, other] : [other, one];
-  /** Nanoseconds of CPU time a hit. */
+  let background = 0;
+  /** Nanoseconds of CPU time a hit, without what runs on timers. */
   const slice = async ({ pass }: typeof one, maxMs: number) => {
-    const started = performance.now();
-    const { cpuMicrosPerOp, opsPerSec } = await playPasses(COUNTED, pass, count, maxMs);
-    return { ns: cpuMicrosPerOp * 1000, opsPerSec, hits: ((performance.now() - started) / 1000) * opsPerSec };
+    let [micros, hits, elapsed] = [0, 0, 0];
+    for (let part = 0; part < PARTS; part += 1) {
+      const started = performance.now();
+      const { cpuMicrosPerOp, opsPerSec } = await playPasses(COUNTED, pass, count, maxMs / PARTS);
+      const ms = performance.now() - started;
+      micros += (cpuMicrosPerOp * opsPerSec * ms) / 1000;
+      hits += (opsPerSec * ms) / 1000;
+      elapsed += ms;
+      const before = process.cpuUsage();
+      await setImmediate();
+      const { user, system } = process.cpuUsage(before);
+      background += (user + system) * 1000;
+    }
+    return { ns: (micros * 1000) / hits, opsPerSec: (hits / elapsed) * 1000, hits };
   };
   return {
     name: COUNTED,
@@ -94,17 +108,13 @@ async function openPeeks(countedFirst: boolean, server: string, count: number): 
     async play({ maxMs }) {
       const [on, off, added, speeds]: number[][] = [[], [], [], []];
       let hits = 0;
-      let background = 0;
+      background = 0;
       for (let i = 0; i < SLICES; i += 1) {
         const results = new Map<typeof one, Awaited<ReturnType<typeof slice>>>();
         for (const which of i % 2 === 0 ? [counted, uncounted] : [uncounted, counted]) {
           const result = await slice(which, maxMs / SLICES / 2);
           hits += result.hits;
           results.set(which, result);
-          const before = process.cpuUsage();
-          await setImmediate();
-          const after = process.cpuUsage(before);
-          background += (after.user + after.system) * 1000;
         }
         const [with_, without] = [results.get(counted)!, results.get(uncounted)!];
         on.push(with_.ns);

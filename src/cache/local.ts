@@ -151,11 +151,11 @@ export class LocalCache {
       entry.told = now;
       entry.due = Math.min(DUE_MOST, Math.max(DUE_LEAST, ((hits * DUE_MS) / passed) | 0));
       entry.untold = -entry.due;
+      // Nothing is kept alive by having been hit.
+      hit[at] = NONE;
     }
     counts.addAll(this.#hitKeys, weights, told);
     this.#told = 0;
-    // Nothing is kept alive by having been hit.
-    hit.fill(NONE);
     this.#hitKeys.fill("");
   }
 
