@@ -13,17 +13,14 @@ const HIT_CAP = 3;
 /** Most entries held; the oldest leave first (the region still has them). */
 const MAX_ENTRIES = 65_536;
 /**
- * How many hits of an entry are told together, as one: those of so many milliseconds, between these bounds; the rest waits for
- * more. To tell takes some 300 ns, most of it because no processor foresees it. What waits blurs a rate by 2 % or so, whether one
- * thread or eight make up 5,000 hits/s, and by `DUE_MOST` a second and thread at most.
+ * Hits of an entry that are told together, as one; the rest waits for more. That keeps what counting costs a hit below its
+ * share of a call, also when hits spread over many keys.
  */
-const DUE_MS = 125;
-const DUE_LEAST = 64;
-const DUE_MOST = 200;
+const TOLD_HITS = 32;
 /** Entries that are told together. */
 const TOLD_ENTRIES = 256;
-/** What is to be told when nobody is. */
-const NOBODY = 0x3fff_ffff;
+/** Hits are counted from here when nobody is told. */
+const UNTOLD = -0x3fff_ffff;
 
 export class LocalEntry {
   value: unknown;
@@ -31,12 +28,8 @@ export class LocalEntry {
   proof: number;
   /** When to ask the region again, on its clock. */
   check: number;
-  /** Hits from which on the counters of hot keys are told. */
-  due = DUE_LEAST;
-  /** Hits that they have not been told, less those that are due. */
-  untold = -DUE_LEAST;
-  /** When they were told last, on the region's clock. */
-  told = 0;
+  /** Hits that the counters of hot keys have not been told. */
+  untold = 0;
 
   constructor(value: unknown, index: number, proof: number, check: number) {
     this.value = value;
@@ -94,7 +87,7 @@ export class LocalCache {
     // Counted up to what eviction looks at, so that the line stays shared between cores.
     if (this.#hitWords[index]! < HIT_CAP) this.#hitWords[index]! += 1;
     this.hits += 1;
-    if ((entry.untold += 1) === 0) this.#gather(entry, key);
+    if ((entry.untold += 1) === TOLD_HITS) this.#gather(entry, key);
     return entry.value;
   }
 
@@ -126,7 +119,7 @@ export class LocalCache {
   #gather(entry: LocalEntry, key: string): void {
     const counts = this.#counts;
     if (counts === null) {
-      entry.untold = -NOBODY;
+      entry.untold = UNTOLD;
       return;
     }
     const at = this.#told;
@@ -142,15 +135,10 @@ export class LocalCache {
     const weights = this.#weights;
     const told = this.#told;
     if (told === 0) return;
-    const now = this.#words[this.#clock]!;
     for (let at = 0; at < told; at += 1) {
       const entry = hit[at]!;
-      const hits = entry.due + entry.untold;
-      weights[at] = hits;
-      const passed = Math.max(1, (now - entry.told) | 0);
-      entry.told = now;
-      entry.due = Math.min(DUE_MOST, Math.max(DUE_LEAST, ((hits * DUE_MS) / passed) | 0));
-      entry.untold = -entry.due;
+      weights[at] = entry.untold;
+      entry.untold = 0;
       // Nothing is kept alive by having been hit.
       hit[at] = NONE;
     }
