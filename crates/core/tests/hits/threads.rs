@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 const THREADS: usize = 3;
 const BATCHES: usize = 20_000;
 const KEYS: usize = 40;
+/// Hits of a key within a merge after which it is followed: from then on all of its hits are sure.
+const FIRST: u32 = 8;
 
 #[test]
 fn every_hit_arrives_once() {
@@ -16,7 +18,13 @@ fn every_hit_arrives_once() {
     let mut aggregator = hits.aggregate().unwrap();
     aggregator.merge(0);
     let running = AtomicU32::new(THREADS as u32);
-    let mut arrived = 0;
+    let mut first = hits.join().unwrap();
+    for id in 0..KEYS {
+        record(&mut first, &[(id, FIRST)]);
+        first.count(0, FIRST);
+    }
+    drop(first);
+    let mut arrived = aggregator.merge(0).hits + aggregator.merge(0).hits;
     std::thread::scope(|scope| {
         for thread in 0..THREADS {
             let running = &running;
@@ -42,7 +50,7 @@ fn every_hit_arrives_once() {
     });
     // Twice: the first takes up what was late.
     arrived += aggregator.merge(0).hits + aggregator.merge(0).hits;
-    let sent = (THREADS * BATCHES * 6) as u64;
+    let sent = (THREADS * BATCHES * 6 + KEYS * FIRST as usize) as u64;
     assert_eq!(arrived, sent);
     assert_eq!(hits.total(0), sent);
     let each = sent / KEYS as u64;
