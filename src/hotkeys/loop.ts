@@ -170,32 +170,18 @@ export class HotLoop {
 
   #hot(key: HotKey, level: HotLevel, rate: number): void {
     this.counts.reported += 1;
-    const { domain, node } = this.#plans.placeOf(key);
-    this.#listener.hot({
-      key: key.key,
-      domain,
-      rate,
-      level,
-      node,
-      action: this.#plans.actionOf(key, this.#now),
-    });
+    this.#listener.hot(this.#report(key, level, rate));
   }
 
   #recovered(key: HotKey): void {
     if (!key.reported) return;
     this.counts.recovered += 1;
+    this.#listener.recovered({ ...this.#report(key, key.level, key.rate), hotMs: this.#now - key.hotSince });
+  }
+
+  #report(key: HotKey, level: HotLevel, rate: number): HotKeyEvent {
     const { domain, node } = this.#plans.placeOf(key);
-    const hotMs = this.#now - key.hotSince;
-    const { rate, level } = key;
-    this.#listener.recovered({
-      key: key.key,
-      domain,
-      rate,
-      level,
-      node,
-      action: this.#plans.actionOf(key, this.#now),
-      hotMs,
-    });
+    return { key: key.key, domain, rate, level, node, action: this.#plans.actionOf(key, this.#now) };
   }
 
   #entered(key: HotKey): void {

@@ -73,10 +73,12 @@ fn run(tally: Avx2, job: impl Job) -> usize {
 #[target_feature(enable = "avx2")]
 fn row<const AT: usize>(set: &[AtomicU32; SET]) -> __m256i {
     const { assert!(WAYS == 8 && AT + WAYS <= SET) }
-    // SAFETY: the eight words lie within the set, and need no alignment. They are atomics because the aggregator reads and empties
-    // them in another thread, but only while this one is out of their window: `Phase` orders all it did there before its thread
-    // entered, and lets nobody in before it has left. Whoever tallies is in: its `Recording` is all that reaches `tally`, a
-    // seat has one recorder, and that lends itself to one recording at a time. So nobody writes them meanwhile.
+    // The words are atomics because the aggregator reads and empties them in another thread, but only while this one is out of
+    // their window: `Phase` orders all it did there before its thread entered, and lets nobody in before it has left. Whoever
+    // tallies is in: its `Recording` is all that reaches `tally`, a seat has one recorder, and that lends itself to one recording
+    // at a time.
+    //
+    // SAFETY: the eight words lie within the set and need no alignment, and nobody writes them meanwhile, as told above.
     unsafe { _mm256_loadu_si256(set.as_ptr().add(AT).cast()) }
 }
 
