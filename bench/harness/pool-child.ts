@@ -3,13 +3,13 @@
  * time, as the kernel counts it, and how late its event loop is.
  */
 import { readFileSync } from "node:fs";
-import { monitorEventLoopDelay } from "node:perf_hooks";
 import { Keylane } from "keylane";
 import type { Stats } from "keylane";
 import { openCluster } from "../baselines/ioredis-open.js";
 import type { Role } from "../report/types.js";
 import { type KeySet, makeKeys } from "./keys.js";
 import { type RoundSpec, runLoop } from "./loop.js";
+import { LoopProbe } from "./loop-probe.js";
 import { type Contestant, serve } from "./serve.js";
 
 /** Which client, which cluster, how long the values are. */
@@ -28,9 +28,6 @@ export interface PoolEntry {
   /** Write the keys before the first round. */
   readonly write: boolean;
 }
-
-/** Distance of the looks at the event loop, in milliseconds; a loop that is never late is told to be as late as this. */
-const RESOLUTION_MS = 1;
 
 /** CPU time of the calling thread so far, in microseconds. */
 function threadMicros(): number {
@@ -80,6 +77,7 @@ serve(async (entry: PoolEntry): Promise<Contestant<RoundSpec>> => {
   const peer = lanes === null ? await openCluster(target, true) : null;
   const get: (key: string) => Promise<string | null> =
     lanes === null ? peer!.get : (key) => lanes.get(key as "up:") as Promise<string | null>;
+  const probe = new LoopProbe();
   const cursor = { at: 0 };
   let calls = 0;
   const counted = (key: string): Promise<string | null> => {
@@ -90,18 +88,18 @@ serve(async (entry: PoolEntry): Promise<Contestant<RoundSpec>> => {
     name: entry.name,
     role,
     async play(round) {
-      const delay = monitorEventLoopDelay({ resolution: RESOLUTION_MS });
       calls = 0;
-      delay.enable();
+      probe.begin();
       const before = threadMicros();
       const sample = await runLoop(counted, set, cursor, round);
       const micros = threadMicros() - before;
-      delay.disable();
+      const { p99Ms, timersP99Ms } = probe.end();
       if (lanes !== null && entry.cacheMs !== undefined) assertMissed(lanes, calls);
-      const more = { callerMicrosPerOp: micros / calls, loopDelayP99Ms: delay.percentile(99) / 1e6 - RESOLUTION_MS };
+      const more = { callerMicrosPerOp: micros / calls, loopDelayP99Ms: p99Ms, timerDelayP99Ms: timersP99Ms };
       return { ...sample, more };
     },
     close: async () => {
+      await probe.close();
       await lanes?.close();
       await peer?.close();
     },

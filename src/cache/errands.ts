@@ -4,18 +4,21 @@
  * told of a value finds its reply in `passed`, at once and no longer.
  */
 import type { DomainLane } from "../lane/lane.js";
-import type { CallLimits } from "../lane/contract.js";
-import type { Settle, WireArg } from "../lane/op.js";
+import { HEAD_UNCOUNTED } from "../lane/op.js";
+import type { WireArg } from "../lane/op.js";
 import { ReplyRows } from "../lane/replies.js";
+import { deadlineIn } from "../lane/turn.js";
 import { CacheKind, FLAG_HIGH, INFO_CHECK, INFO_FLAGS, INFO_LENGTH, INFO_WORDS } from "../native/cache-types.js";
 import { INFO_PROOF, INFO_PROOF_INDEX } from "../native/cache-types.js";
 import { KIND_HIGH, Kind, ROW_WORDS } from "../native/types.js";
 import { passed } from "../pool/passed.js";
-import type { Kept } from "../pool/passed.js";
+import type { Asker, Kept } from "../pool/passed.js";
 import type { HitCounts } from "../shared/hit-counts.js";
 import type { SharedRegion } from "../shared/region.js";
+import { Errand, readPassed } from "./errand.js";
+import type { ErrandRunner, Passing } from "./errand.js";
 import { Load } from "./load.js";
-import type { LoadTarget } from "./load.js";
+import type { LoadTarget, Loading } from "./load.js";
 import { SingleFlight } from "./single-flight.js";
 
 const info = new Int32Array(INFO_WORDS);
@@ -26,31 +29,25 @@ const found = new ReplyRows(Buffer.allocUnsafeSlow(64 << 10), { feeder: 0, healt
 export interface ErrandCache {
   readonly closed: boolean;
   /** Stores a load's value; `told` tells where it is. False when it is not kept. */
-  keep(load: Load, bytes: Buffer | null, lifeMs: number, feeder: number, told: Int32Array): boolean;
+  keep(load: Loading, bytes: Buffer | null, lifeMs: number, feeder: number, told: Int32Array): boolean;
 }
 
 /** A load whose reply is passed on. */
 class PassedLoad extends Load {
   override read(rows: ReplyRows): unknown {
-    const kind = rows.kind();
-    const from = rows.at;
-    super.read(rows);
-    passed.is(rows, from, rows.at);
-    // Null is what a replica may not decide alone.
-    return kind === Kind.NULL ? null : undefined;
+    return readPassed(rows, this, this.target);
   }
 }
 
-export class Errands {
+export class Errands implements ErrandRunner {
+  readonly target: LoadTarget & ErrandRunner["target"];
   readonly #cache: ErrandCache;
   readonly #lane: DomainLane;
   readonly #region: SharedRegion;
-  readonly #target: LoadTarget;
-  readonly #flights: SingleFlight;
+  readonly #flights: SingleFlight<Errand>;
   readonly #hits: HitCounts | null;
   /** The caller of the errand that begins has not been counted. */
   #uncounted = false;
-  #limits: { readonly timeoutMs: number };
 
   constructor(cache: ErrandCache, lane: DomainLane, region: SharedRegion) {
     this.#cache = cache;
@@ -58,10 +55,9 @@ export class Errands {
     this.#region = region;
     this.#hits = lane.hits;
     const { domain, commandTimeoutMs } = lane.config;
-    this.#limits = { timeoutMs: commandTimeoutMs };
-    this.#target = {
+    this.target = {
       decode: () => undefined,
-      store: (load, bytes, lifeMs, feeder) => {
+      store: (load: Passing, bytes, lifeMs, feeder) => {
         if (!cache.keep(load, bytes, lifeMs, feeder, info)) return;
         load.index = info[INFO_PROOF_INDEX]!;
         load.proof = info[INFO_PROOF]!;
@@ -70,40 +66,35 @@ export class Errands {
       fetched: () => {},
       value: (rows) => lane.valueShape.read(rows),
     };
-    const loader = {
-      look: (key: string) => this.#find(key),
-      load: (key: string, timeoutMs: number, ticket: number, settle: Settle) => {
-        this.#load(key, timeoutMs, ticket, settle);
-      },
-      copy: (kept: unknown) => kept,
-    };
-    this.#flights = new SingleFlight(region, loader, domain, commandTimeoutMs);
+    this.#flights = new SingleFlight(region, (key) => this.#find(key), domain, commandTimeoutMs);
   }
 
-  /** Runs an errand: `settle` gets a `Kept`, or a rejected promise. */
-  run(key: string, timeoutMs: number, settle: Settle): void {
+  /** Runs an errand: `asker` gets where the reply in `passed` is kept, or an error. */
+  run(key: string, timeoutMs: number, asker: Asker, id: number): void {
     this.#uncounted = true;
-    this.#flights.take(key, timeoutMs, settle);
+    this.#flights.take(new Errand(this, key, asker, id), timeoutMs);
     if (!this.#uncounted) return;
     this.#uncounted = false;
     this.#hits?.add(key, 1);
   }
 
+  depart(errand: Errand, timeoutMs: number): void {
+    const { words, clock } = this.#region;
+    errand.began = words[clock]!;
+    errand.deadline = deadlineIn(timeoutMs);
+    if (!this.#uncounted) errand.head |= HEAD_UNCOUNTED;
+    this.#uncounted = false;
+    this.#lane.submitLoad(errand, errand.life, undefined);
+  }
+
+  landed(errand: Errand, value: unknown): void {
+    this.#flights.landed(errand, value);
+  }
+
   /** Begins a load that a caller in another thread wants for itself; the lane of its own thread has counted it. */
   loadFor(key: WireArg): Load {
     const { session, words, clock } = this.#region;
-    return new PassedLoad(this.#target, key, session.ticket(key), words[clock]!);
-  }
-
-  #load(key: string, timeoutMs: number, ticket: number, settle: Settle): void {
-    const { words, clock } = this.#region;
-    const load = new PassedLoad(this.#target, key, ticket, words[clock]!);
-    load.counted = this.#uncounted;
-    this.#uncounted = false;
-    if (this.#limits.timeoutMs !== timeoutMs) this.#limits = { timeoutMs };
-    this.#lane.load(load, this.#limits satisfies CallLimits, (value) => {
-      settle(value instanceof Promise ? value : (load satisfies Kept));
-    });
+    return new PassedLoad(this.target, key, session.ticket(key), words[clock]!);
   }
 
   /** What another thread has stored; undefined when there is nothing. */

@@ -11,24 +11,58 @@ import { KEPT_WORDS } from "../pool/protocol.js";
 
 /** What PTTL says of a key that never expires. */
 const WITHOUT_END = -1;
-const UNKNOWN_LIFE = -3;
+export const UNKNOWN_LIFE = -3;
 
-/** What a load needs of its cache. */
-export interface LoadTarget {
+/** A load as those see it who store what it gives. */
+export interface Loading {
+  readonly key: WireArg;
+  /** What was stored after an invalidation that came later is refused; null before it is known. */
+  readonly ticket: number | null;
+  /** When it began, on the region's clock. */
+  readonly began: number;
+  /** What PTTL said. */
+  lifeMs: number;
+}
+
+/** Where a load's replies are stored. */
+export interface Storing<L extends Loading> {
   decode(bytes: Buffer, high: boolean): unknown;
   /** `bytes` is null for an absent key; `lifeMs` is positive, `Infinity` without end, counted from the load's beginning. */
-  store(load: Load, bytes: Buffer | null, lifeMs: number, feeder: number, value: unknown): void;
-  /** Another thread loaded the value and keeps it in way `index` of the region (-1: nowhere). */
-  fetched(load: Load, value: unknown, index: number, proof: number, check: number): void;
+  store(load: L, bytes: Buffer | null, lifeMs: number, feeder: number, value: unknown): void;
   /** Reads a reply as the domain's values are read, and stores nothing. */
   value(rows: ReplyRows): unknown;
 }
 
-/** Reads the reply of a load's PTTL. */
-class LifeShape implements Shape {
-  readonly #load: Load;
+/** What a load needs of its cache. */
+export interface LoadTarget extends Storing<Load> {
+  /** Another thread loaded the value and keeps it in way `index` of the region (-1: nowhere). */
+  fetched(load: Load, value: unknown, index: number, proof: number, check: number): void;
+}
 
-  constructor(load: Load) {
+/** Reads the reply of a load's GET, and stores it. */
+export function readLoaded<L extends Loading>(rows: ReplyRows, load: L, target: Storing<L>): unknown {
+  const kind = rows.kind();
+  const high = (rows.table[rows.at]! & KIND_HIGH) !== 0;
+  const { feeder, healthy } = rows.feed;
+  if (kind === Kind.NULL) {
+    rows.skip();
+    // What a replica lacks is asked of its primary; only a primary's word is kept.
+    if (healthy) target.store(load, null, Infinity, feeder, null);
+    return null;
+  }
+  if (kind !== Kind.BULK) return target.value(rows);
+  const bytes = rows.bytes();
+  const value = target.decode(bytes, high);
+  const life = load.lifeMs === WITHOUT_END ? Infinity : load.lifeMs;
+  if (life > 0) target.store(load, bytes, life, feeder, value);
+  return value;
+}
+
+/** Reads the reply of a load's PTTL. */
+export class LifeShape implements Shape {
+  readonly #load: Loading;
+
+  constructor(load: Loading) {
     this.#load = load;
   }
 
@@ -58,15 +92,13 @@ class FetchedShape implements Shape {
 }
 
 /** What a load leaves to read: itself the reply of GET, `life` that of PTTL, `fetched` what a worker made of both. */
-export class Load implements Shape, LoadShapes {
+export class Load implements Shape, Loading, LoadShapes {
   readonly target: LoadTarget;
   readonly key: WireArg;
   readonly ticket: number;
-  /** When it began, on the region's clock. */
   readonly began: number;
   /** Whether the lane counts the key. */
   counted = false;
-  /** What PTTL said. */
   lifeMs = UNKNOWN_LIFE;
   /** Where a load for another thread was stored: index of the proof word (-1: nowhere), proof, and when to look again. */
   index = -1;
@@ -94,20 +126,6 @@ export class Load implements Shape, LoadShapes {
   }
 
   read(rows: ReplyRows): unknown {
-    const kind = rows.kind();
-    const high = (rows.table[rows.at]! & KIND_HIGH) !== 0;
-    const { feeder, healthy } = rows.feed;
-    if (kind === Kind.NULL) {
-      rows.skip();
-      // What a replica lacks is asked of its primary; only a primary's word is kept.
-      if (healthy) this.target.store(this, null, Infinity, feeder, null);
-      return null;
-    }
-    if (kind !== Kind.BULK) return this.target.value(rows);
-    const bytes = rows.bytes();
-    const value = this.target.decode(bytes, high);
-    const life = this.lifeMs === WITHOUT_END ? Infinity : this.lifeMs;
-    if (life > 0) this.target.store(this, bytes, life, feeder, value);
-    return value;
+    return readLoaded(rows, this, this.target);
   }
 }

@@ -41,17 +41,18 @@ import type { HotShare } from "../shared/hot-share.js";
 import type { SharedRegion } from "../shared/region.js";
 import type { Key } from "../types.js";
 import type { HotReplicas } from "./hot-replicas.js";
+import { fly } from "./callers.js";
+import type { Callers, CallersCache } from "./callers.js";
 import { Errands } from "./errands.js";
 import type { ErrandCache } from "./errands.js";
 import { Fetches } from "./fetches.js";
 import { Load } from "./load.js";
-import type { LoadTarget } from "./load.js";
+import type { LoadTarget, Loading } from "./load.js";
 import type { LocalCache } from "./local.js";
 import { Outages } from "./outages.js";
 import type { CachePolicy } from "./policy.js";
 import { copyOf, share } from "./share.js";
 import { SingleFlight } from "./single-flight.js";
-import type { Loader } from "./single-flight.js";
 
 const NO_LIMITS: CallLimits = {};
 
@@ -59,14 +60,14 @@ const NO_LIMITS: CallLimits = {};
 const info = new Int32Array(INFO_WORDS);
 let scratch = Buffer.allocUnsafeSlow(64 << 10);
 
-export class SharedCache implements LoadTarget, ErrandCache {
+export class SharedCache implements LoadTarget, ErrandCache, CallersCache {
   readonly policy: CachePolicy;
   readonly #lane: Lane;
   readonly #region: SharedRegion;
   readonly #local: LocalCache;
   readonly #codec: Codec;
   readonly #domain: number;
-  readonly #flights: SingleFlight;
+  readonly #flights: SingleFlight<Callers>;
   /** Instead of these for plain GETs, where a worker elects who loads and nobody in this thread watches loads. */
   readonly #fetches: Fetches | null;
   readonly #outages: Outages;
@@ -101,15 +102,9 @@ export class SharedCache implements LoadTarget, ErrandCache {
     this.#hotRefreshMs = refreshAfterMs === 0 ? half : Math.min(half, refreshAfterMs);
     this.#codec = lane.codec;
     this.#domain = lane.config.index;
-    const loader: Loader = {
-      look: (key) => (this.#closed || !region.session.holds(key) ? undefined : this.#lookup(key, 0)),
-      load: (key, timeoutMs, ticket, settle) => {
-        const limits = timeoutMs === lane.config.commandTimeoutMs ? NO_LIMITS : { timeoutMs };
-        this.#load(key, limits, "load", ticket, settle);
-      },
-      copy: (value) => copyOf(value, this.#codec),
-    };
-    this.#flights = new SingleFlight(region, loader, lane.config.domain, lane.config.commandTimeoutMs);
+    const look = (key: string): unknown =>
+      this.#closed || !region.session.holds(key) ? undefined : this.#lookup(key, 0);
+    this.#flights = new SingleFlight(region, look, lane.config.domain, lane.config.commandTimeoutMs);
     this.#outages = new Outages(stale);
     const fetcher = policy.staleIfErrorMs > 0 ? null : lane.fetcher;
     this.#fetches = fetcher && new Fetches(fetcher, local, this.#codec, this.#hits);
@@ -223,7 +218,16 @@ export class SharedCache implements LoadTarget, ErrandCache {
       return this.#fetches.get(key, info[INFO_HASH_LOW]!, info[INFO_TICKET]!, this.#local.stale);
     }
     this.#hits?.add(key, 1);
-    return this.#excuse(key, this.#flights.get(key));
+    return this.#excuse(key, fly(this.#flights, this, key, this.#lane.config.commandTimeoutMs));
+  }
+
+  depart(flight: Callers, timeoutMs: number): void {
+    const limits = timeoutMs === this.#lane.config.commandTimeoutMs ? NO_LIMITS : { timeoutMs };
+    this.#load(flight.key, limits, "load", flight.ticket!, (value) => this.#flights.landed(flight, value));
+  }
+
+  copy(value: unknown): unknown {
+    return copyOf(value, this.#codec);
   }
 
   /** Answers a failed load from L1 past its expiry, where that is allowed. */
@@ -369,7 +373,13 @@ export class SharedCache implements LoadTarget, ErrandCache {
   }
 
   /** The life of a value is its `ttlMs`, at most the key's `lifeMs`; null for an absent key. `told` tells where it is. */
-  keep({ key, ticket, began }: Load, bytes: Buffer | null, lifeMs: number, feeder: number, told: Int32Array): boolean {
+  keep(
+    { key, ticket, began }: Loading,
+    bytes: Buffer | null,
+    lifeMs: number,
+    feeder: number,
+    told: Int32Array,
+  ): boolean {
     if (this.#closed) return false;
     const { ttlMs, negativeTtlMs, refreshAfterMs, maxValueBytes } = this.policy;
     if (bytes !== null && bytes.length > maxValueBytes) {
@@ -383,7 +393,7 @@ export class SharedCache implements LoadTarget, ErrandCache {
     const most = hot ? this.#hotTtlMs : ttlMs;
     const life = bytes === null ? negativeTtlMs : Math.min(most, left);
     const refreshMs = hot ? this.#hotRefreshMs : refreshAfterMs;
-    return session.store(key, bytes, life, refreshMs, feeder, this.#domain, ticket, told) === CacheStored.KEPT;
+    return session.store(key, bytes, life, refreshMs, feeder, this.#domain, ticket!, told) === CacheStored.KEPT;
   }
 
   value(rows: ReplyRows): unknown {

@@ -19,9 +19,9 @@ export default async function run(job: WorkerJob): Promise<void> {
       const errands = store.caches.map((cache) => cache?.errands() ?? null);
       return {
         load: (domain, key) => errands[domain]?.loadFor(key) ?? null,
-        fetch: (domain, key, timeoutMs, settle) => {
+        fetch: (domain, key, timeoutMs, asker, id) => {
           const own = errands[domain] ?? null;
-          own?.run(key, timeoutMs, settle);
+          own?.run(key, timeoutMs, asker, id);
           return own !== null;
         },
         opened: () => store.opened(),

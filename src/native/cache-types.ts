@@ -4,7 +4,7 @@
  *
  * ```text
  * info     [ proof index | proof | expiry | check | feeder | value length | flags | ticket | slot | hash, low | high ]     what lookup, probe and store tell
- * claim    [ word index | value | ticket ]                                                  what claim tells
+ * claim    [ word index | value | ticket | hash, low ]                                       what claim tells
  * ```
  */
 
@@ -53,7 +53,9 @@ export const CacheClaim = {
   /** Nobody needs to load: the key is cached by now. Those who wait at the word are to be notified. */
   HELD: 3,
 } as const;
-export const CLAIM_WORDS = 3;
+/** Lower half of the key's xxh3-64. */
+export const CLAIM_HASH = 3;
+export const CLAIM_WORDS = 4;
 
 /** Words of `info`. While the proof word `INFO_PROOF_INDEX` equals `INFO_PROOF`, the result stands until `INFO_CHECK`. */
 export const INFO_PROOF_INDEX = 0;

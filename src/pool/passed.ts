@@ -11,6 +11,13 @@ export interface Kept {
   readonly check: number;
 }
 
+/** Who asked for values by id: each is told once. */
+export interface Asker {
+  /** The reply is in `passed`. */
+  kept(id: number, kept: Kept): void;
+  failed(id: number, error: unknown): void;
+}
+
 class Passed {
   rows: ReplyRows | null = null;
   from = 0;

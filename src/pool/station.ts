@@ -6,7 +6,7 @@ import type { MessagePort } from "node:worker_threads";
 import { KeylaneError } from "../errors.js";
 import type { DomainLane } from "../lane/lane.js";
 import { HEAD_GET, Op } from "../lane/op.js";
-import type { Settle, WireArg } from "../lane/op.js";
+import type { WireArg } from "../lane/op.js";
 import { mismatch } from "../lane/replies.js";
 import type { ReplyRows, Shape } from "../lane/replies.js";
 import { transactionBlock } from "../lane/transaction.js";
@@ -16,7 +16,7 @@ import type { Reply } from "../types.js";
 import { AnswerWriter } from "./answers.js";
 import { Crates } from "./crates.js";
 import { passed } from "./passed.js";
-import type { Kept } from "./passed.js";
+import type { Asker, Kept } from "./passed.js";
 import {
   DOMAIN_SHIFT,
   Expect,
@@ -43,10 +43,10 @@ export interface Companion {
   /** Begins a load of a cached domain's key; null when the domain is not cached here. */
   load(domain: number, key: WireArg): StoredLoad | null;
   /**
-   * Loads a cached domain's key, unless another caller of the process does; `settle` gets a `Kept` while the reply is in `passed`,
-   * or a rejected promise. False when the domain is not cached here.
+   * Loads a cached domain's key, unless another caller of the process does, and tells `asker`. False when the domain is not cached
+   * here.
    */
-  fetch(domain: number, key: string, timeoutMs: number, settle: Settle): boolean;
+  fetch(domain: number, key: string, timeoutMs: number, asker: Asker, id: number): boolean;
   /** The lanes know their topologies. */
   opened(): void;
   end(): void;
@@ -110,7 +110,7 @@ function settle(this: unknown, value: unknown): void {
   else op.station.answered(op);
 }
 
-export class Station {
+export class Station implements Asker {
   readonly #port: MessagePort;
   readonly #lanes: readonly DomainLane[];
   readonly #companion: Companion | null;
@@ -153,6 +153,11 @@ export class Station {
     const { id, load } = op;
     if (load === null) this.#answers.reply(id, passed.rows!, passed.from, passed.to);
     else this.#answers.loaded(id, load, passed.rows!, passed.from, passed.to);
+    this.#settled(id);
+  }
+
+  kept(id: number, kept: Kept): void {
+    this.#answers.loaded(id, kept, passed.rows!, passed.from, passed.to);
     this.#settled(id);
   }
 
@@ -204,14 +209,7 @@ export class Station {
   #fetch(lane: DomainLane, id: number, key: WireArg, origin: number): void {
     const { index, commandTimeoutMs } = lane.config;
     const left = origin + commandTimeoutMs - this.#now;
-    const settle = (value: unknown): void => {
-      if (value instanceof Promise) value.catch((error: unknown) => this.failed(id, error));
-      else {
-        this.#answers.loaded(id, value as Kept, passed.rows!, passed.from, passed.to);
-        this.#settled(id);
-      }
-    };
-    if (left > 0 && this.#companion?.fetch(index, typeof key === "string" ? key : String(key), left, settle)) return;
+    if (left > 0 && this.#companion?.fetch(index, typeof key === "string" ? key : String(key), left, this, id)) return;
     const op = new StationOp(this, id, HEAD_GET, key, null, PASS_VALUE, this.#now + left);
     if (left > 0) this.#load(lane, op, undefined);
     else this.#refuse(lane, op);

@@ -46,16 +46,16 @@ pub(super) fn store(call: &Call<'_, 8>, held: &Shared) -> Result<Returned, Fault
     })
 }
 
-/// `claim(key, patienceMs, claim)`: with the ticket of the load to come; 3 when the key was cached meanwhile, and nothing is
-/// claimed.
+/// `claim(key, patienceMs, claim)`: with the ticket of the load to come and the key's hash; 3 when the key was cached meanwhile, and
+/// nothing is claimed.
 pub(super) fn claim(call: &Call<'_, 3>, held: &Shared) -> Result<Returned, Fault> {
     held.with(|seat| {
         let patience_ms = call.count(1, "patienceMs", MOST_MS, true)? as u32;
         let told = call.words_mut(2, "claim")?;
         seat.own.apart(told, "claim")?;
         let session = &seat.session;
-        let (kind, index, value, ticket) = seat.keyed(call, |hash, key| {
-            Ok(match session.claim(hash, patience_ms) {
+        let (kind, words) = seat.keyed(call, |hash, key| {
+            let (kind, index, value, ticket) = match session.claim(hash, patience_ms) {
                 Claim::Wait { index, value } => (1, index, value, 0),
                 Claim::Crowded => (2, 0, 0, session.begin_load(hash)),
                 Claim::Elected { index, value } if session.cache().holds(hash, key) => {
@@ -63,10 +63,10 @@ pub(super) fn claim(call: &Call<'_, 3>, held: &Shared) -> Result<Returned, Fault
                     (3, index, value, 0)
                 }
                 Claim::Elected { index, value } => (0, index, value, session.begin_load(hash)),
-            })
+            };
+            Ok((kind, [index as i32, value as i32, ticket as i32, hash as i32]))
         })?;
-        let place = told.first_chunk_mut().ok_or_else(|| Fault::Range("claim has fewer than 3 words".into()))?;
-        *place = [index as i32, value as i32, ticket as i32];
+        *told.first_chunk_mut().ok_or_else(|| Fault::Range("claim has fewer than 4 words".into()))? = words;
         call.int(kind)
     })
 }
