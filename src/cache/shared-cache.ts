@@ -12,7 +12,6 @@
  * Where the lane's connections are in workers, what follows the miss of a plain GET is done there (`fetches.ts`, `errands.ts`).
  */
 import { cacheChannel } from "../diagnostics.js";
-import type { CacheMessage } from "../diagnostics.js";
 import type { Codec } from "../lane/codec.js";
 import { ownKey } from "../lane/arguments.js";
 import type { CallLimits, Lane } from "../lane/contract.js";
@@ -49,6 +48,7 @@ import { Fetches } from "./fetches.js";
 import { Load } from "./load.js";
 import type { LoadTarget, Loading } from "./load.js";
 import type { LocalCache } from "./local.js";
+import { LoadNews } from "./load-news.js";
 import { Outages } from "./outages.js";
 import type { CachePolicy } from "./policy.js";
 import { copyOf, share } from "./share.js";
@@ -71,6 +71,7 @@ export class SharedCache implements LoadTarget, ErrandCache, CallersCache {
   /** Instead of these for plain GETs, where a worker elects who loads and nobody in this thread watches loads. */
   readonly #fetches: Fetches | null;
   readonly #outages: Outages;
+  readonly #news: LoadNews;
   /** Where answers are counted; null when they are not. */
   readonly #hits: HitCounts | null;
   /** The keys to be cached when only hot ones are; null when the mode is another, or nothing finds them. */
@@ -106,6 +107,7 @@ export class SharedCache implements LoadTarget, ErrandCache, CallersCache {
       this.#closed || !region.session.holds(key) ? undefined : this.#lookup(key, 0);
     this.#flights = new SingleFlight(region, look, lane.config.domain, lane.config.commandTimeoutMs);
     this.#outages = new Outages(stale);
+    this.#news = new LoadNews(lane.config.domain, this.#outages, policy.staleIfErrorMs > 0);
     const fetcher = policy.staleIfErrorMs > 0 ? null : lane.fetcher;
     this.#fetches = fetcher && new Fetches(fetcher, local, this.#codec, this.#hits);
   }
@@ -254,7 +256,7 @@ export class SharedCache implements LoadTarget, ErrandCache, CallersCache {
     const value = this.#lookup(key, this.policy.staleIfErrorMs);
     if (value === undefined) return undefined;
     this.#hits?.add(key, 1);
-    this.#publish("stale", null, null);
+    this.#news.publish("stale", null, null);
     return value;
   }
 
@@ -313,8 +315,7 @@ export class SharedCache implements LoadTarget, ErrandCache, CallersCache {
       return;
     }
     const { words, clock } = this.#region;
-    const watched = this.policy.staleIfErrorMs > 0 || cacheChannel.hasSubscribers;
-    const done = watched ? this.#watch(key, kind, settle) : settle;
+    const done = this.#news.wanted ? this.#news.watch(kind, () => this.#nodeOf(key), settle) : settle;
     const copy = this.#fromCopy(key, limits, false);
     if (copy === null) this.#lane.load(new Load(this, owned, ticket, words[clock]!), limits, done);
     else void this.#settleBy(copy, done);
@@ -335,26 +336,6 @@ export class SharedCache implements LoadTarget, ErrandCache, CallersCache {
     } catch (error) {
       settle(Promise.reject(error as Error));
     }
-  }
-
-  /** Notes how a load ends, for those who want to know. */
-  #watch(key: Key, kind: "load" | "refresh", settle: Settle): Settle {
-    const began = cacheChannel.hasSubscribers ? performance.now() : 0;
-    const ended = (error: unknown): void => {
-      if (began !== 0) this.#publish(kind, performance.now() - began, error);
-    };
-    return (value) => {
-      if (value instanceof Promise) {
-        value.catch((error: unknown) => {
-          if (this.policy.staleIfErrorMs > 0) this.#outages.failed(this.#nodeOf(key), error, performance.now());
-          ended(error);
-        });
-      } else {
-        if (this.#outages.any) this.#outages.answered(this.#nodeOf(key));
-        ended(null);
-      }
-      settle(value);
-    };
   }
 
   decode(bytes: Buffer, high: boolean): unknown {
@@ -398,12 +379,5 @@ export class SharedCache implements LoadTarget, ErrandCache, CallersCache {
 
   value(rows: ReplyRows): unknown {
     return this.#lane.valueShape.read(rows);
-  }
-
-  #publish(kind: CacheMessage["kind"], durationMs: number | null, error: unknown): void {
-    if (!cacheChannel.hasSubscribers) return;
-    const { domain } = this.#lane.config;
-    const code = (error as { code?: CacheMessage["error"] } | null)?.code ?? null;
-    cacheChannel.publish({ domain, kind, durationMs, error: code } satisfies CacheMessage);
   }
 }
