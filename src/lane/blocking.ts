@@ -5,9 +5,10 @@
  */
 import { Redis } from "ioredis";
 import { KeylaneError } from "../errors.js";
-import type { Address } from "../routing/topology.js";
-import type { Reply } from "../types.js";
+import type { Address, Topology } from "../routing/topology.js";
+import type { CommandOptions, Reply } from "../types.js";
 import type { LaneConfig } from "./config.js";
+import { mapAddress } from "./discover.js";
 import type { WireArg } from "./op.js";
 import { parseRedirect, replyError, ruleFor } from "./refusal.js";
 
@@ -23,7 +24,7 @@ interface Line {
 }
 
 /** One blocking call. */
-export interface BlockingCall {
+interface BlockingCall {
   readonly name: string;
   readonly args: readonly WireArg[];
   readonly buffers: boolean;
@@ -34,16 +35,39 @@ export interface BlockingCall {
 
 export class BlockingLines {
   readonly #config: LaneConfig;
+  readonly #topology: Topology;
   readonly #idle: Line[] = [];
   readonly #busy = new Set<Line>();
   #closed = false;
 
-  constructor(config: LaneConfig) {
+  constructor(config: LaneConfig, topology: Topology) {
     this.#config = config;
+    this.#topology = topology;
   }
 
-  /** Runs the call at `address`, following MOVED. `map` turns an announced address into one to dial. */
-  async run(address: Address, call: BlockingCall, map: (told: Address) => Address): Promise<Reply> {
+  /** Runs a command at the node of `slot`; rejected where none is known, and with `open` false. */
+  call(name: string, args: readonly WireArg[], slot: number, options: CommandOptions, open: boolean): Promise<Reply> {
+    const { domain, commandTimeoutMs } = this.#config;
+    const node = this.#topology.node(this.#topology.nodeOf(slot));
+    const command = name.toUpperCase();
+    if (!open || node === null) {
+      const code = node === null ? "KEYLANE_ERR_NO_NODE" : "KEYLANE_ERR_CLOSED";
+      return Promise.reject(new KeylaneError(code, `${command}: cannot be sent`, { command, domain, slot }));
+    }
+    const asked = blockTimeMs(name, args);
+    const timeoutMs = options.timeoutMs ?? (asked === 0 ? null : (asked ?? 0) + commandTimeoutMs);
+    return this.#run(node, {
+      name: command,
+      args,
+      buffers: options.buffers === true,
+      timeoutMs,
+      signal: options.signal,
+    });
+  }
+
+  /** Follows MOVED. */
+  async #run(address: Address, call: BlockingCall): Promise<Reply> {
+    const { natMap, domain } = this.#config;
     let at = address;
     for (let hops = 0; ; hops += 1) {
       try {
@@ -54,7 +78,10 @@ export class BlockingLines {
             ? parseRedirect(error.message)
             : null;
         if (redirect === null || hops >= this.#config.maxRedirections) throw error;
-        at = redirect.address.host === "" ? { host: at.host, port: redirect.address.port } : map(redirect.address);
+        at =
+          redirect.address.host === ""
+            ? { host: at.host, port: redirect.address.port }
+            : mapAddress(redirect.address, natMap, domain);
       }
     }
   }

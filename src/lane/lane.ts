@@ -6,27 +6,27 @@
 import { commandChannel, connectChannel } from "../diagnostics.js";
 import { KeylaneError } from "../errors.js";
 import type { ErrorContext, KeylaneErrorCode } from "../errors.js";
-import { native } from "../native/index.js";
 import { KEY_NONE, Opcode } from "../native/types.js";
 import type { Topology } from "../routing/topology.js";
 import type { HitCounts } from "../shared/hit-counts.js";
 import type { CommandOptions, DomainStats, Reply } from "../types.js";
-import { BlockingLines, blockTimeMs } from "./blocking.js";
+import { BlockingLines } from "./blocking.js";
 import { RetryBudget } from "./budget.js";
+import { LaneCalls } from "./calls.js";
 import { ClusterKeeper } from "./cluster-keeper.js";
 import { CODECS } from "./codec.js";
 import type { Codec } from "./codec.js";
 import type { LaneConfig } from "./config.js";
-import type { CallLimits, ConnectionHooks, Lane, LaneListener, LoadShapes, WriteGate } from "./contract.js";
-import { mapAddress } from "./discover.js";
+import type { ConnectionHooks, Lane, LaneListener, WriteGate } from "./contract.js";
+import { Failures } from "./failures.js";
 import { Fleet } from "./fleet.js";
 import { Holds } from "./holds.js";
 import type { Keeper, KeeperLane } from "./keeper.js";
 import { oversize } from "./limits.js";
 import { Moves } from "./moves.js";
 import type { NodeLane, NodeOwner } from "./node.js";
-import { HEAD_GET, HEAD_UNCOUNTED, OP_INTERNAL, OP_OWN, Op, QUEUED, SENT, SETTLED, headOf } from "./op.js";
-import type { AskingOp, Block, Settle, Stamper, WireArg } from "./op.js";
+import { OP_INTERNAL, Op, QUEUED, SETTLED, headOf } from "./op.js";
+import type { Settle, Stamper, WireArg } from "./op.js";
 import { Outbox } from "./outbox.js";
 import type { OutboxOwner } from "./outbox.js";
 import { Redirector } from "./redirect.js";
@@ -35,26 +35,12 @@ import { ValueShape } from "./replies.js";
 import type { ReplyRows, Shape } from "./replies.js";
 import { RingKeeper } from "./ring-keeper.js";
 import { SingleKeeper } from "./single-keeper.js";
-import { HEAD_TRANSACTION } from "./transaction.js";
 import { deadlineIn, joinTicks } from "./turn.js";
-import { uncounting } from "./own.js";
 import { traceCommand, watchSignal } from "./watch.js";
 
-const NO_LIMITS: CallLimits = {};
+const HEAD_GENERIC = headOf(Opcode.GENERIC, KEY_NONE, false);
 
-let grabbed: Settle = () => {};
-/** The one executor of all promises: hands its resolver over in a variable, so no closure is made per call. */
-const executor = (resolve: Settle): void => {
-  grabbed = resolve;
-};
-
-const HEAD_PTTL = headOf(Opcode.PTTL, 0, true) | HEAD_UNCOUNTED;
-/** Settles an operation whose result nobody waits for. */
-const ignore: Settle = (value) => {
-  if (value instanceof Promise) value.catch(() => {});
-};
-
-export class DomainLane implements Lane, NodeOwner, OutboxOwner, Detours, KeeperLane {
+export class DomainLane extends LaneCalls implements Lane, NodeOwner, OutboxOwner, Detours, KeeperLane {
   readonly config: LaneConfig;
   readonly codec: Codec;
   readonly valueShape: ValueShape;
@@ -87,15 +73,16 @@ export class DomainLane implements Lane, NodeOwner, OutboxOwner, Detours, Keeper
   readonly #budget = new RetryBudget();
   readonly #blocking: BlockingLines;
   readonly #redirector: Redirector;
+  readonly #failures: Failures;
   #state: "open" | "closing" | "closed" = "open";
   /** Longest argument the nodes accept, in bytes. */
   #maxBulk: number;
-  /** Operations taken and not settled; of these, keylane's own. */
+  /** Operations taken and not settled. */
   #outstanding = 0;
-  #own = 0;
   #idle: (() => void)[] = [];
 
   constructor(config: LaneConfig, topology: Topology, listener: LaneListener, hits: HitCounts | null = null) {
+    super();
     this.config = config;
     this.hits = hits;
     this.topology = topology;
@@ -108,8 +95,9 @@ export class DomainLane implements Lane, NodeOwner, OutboxOwner, Detours, Keeper
     this.#outbox = new Outbox(this);
     this.#ring = config.mode === "ring" ? new RingKeeper(this) : null;
     this.#keeper = this.#ring ?? (config.mode === "cluster" ? new ClusterKeeper(this) : new SingleKeeper(this));
-    this.#blocking = new BlockingLines(config);
+    this.#blocking = new BlockingLines(config, topology);
     this.#redirector = new Redirector(this);
+    this.#failures = new Failures(this);
   }
 
   /** Gives the connections to be made a companion; before `open`. */
@@ -123,116 +111,30 @@ export class DomainLane implements Lane, NodeOwner, OutboxOwner, Detours, Keeper
     this.#moves.look();
   }
 
-  // ── calls ────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-  /** The hot path: one GET. */
-  get(key: WireArg): Promise<unknown> {
-    const promise = new Promise<unknown>(executor);
-    this.#accept(new Op(HEAD_GET, key, null, grabbed, this.valueShape, deadlineIn(this.config.commandTimeoutMs), 0));
-    return promise;
-  }
-
-  /** Any other command. A null shape reads a value by the domain's codec; `script` is the source of an EVALSHA. */
-  call(
-    head: number,
-    first: WireArg,
-    rest: readonly WireArg[] | null,
-    shape: Shape | null,
-    limits: CallLimits = NO_LIMITS,
-    script: string | null = null,
-  ): Promise<unknown> {
-    const promise = new Promise<unknown>(executor);
-    const op = new Op(head, first, rest, grabbed, shape ?? this.valueShape, this.#deadline(limits), 0);
-    op.script = script;
-    this.#begin(op, limits.signal);
-    return promise;
-  }
-
-  own(
-    head: number,
-    first: WireArg,
-    rest: readonly WireArg[] | null,
-    shape: Shape | null,
-    limits: CallLimits,
-    stands: boolean,
-  ): Promise<unknown> {
-    const promise = new Promise<unknown>(executor);
-    const settle = uncounting(this.counts, stands, grabbed, () => {
-      this.#own -= 1;
-    });
-    const deadline = this.#deadline(limits);
-    const op = new Op(head | HEAD_UNCOUNTED, first, rest, settle, shape ?? this.valueShape, deadline, OP_OWN);
-    this.#own += 1;
-    this.#begin(op, limits.signal);
-    return promise;
-  }
-
-  ask(op: AskingOp, limits: CallLimits): void {
-    op.deadline = this.#deadline(limits);
-    this.#begin(op, limits.signal);
-  }
-
-  /** The life is asked for first, in the same run of frames, so that `value` can rely on it. */
-  load({ key, life, value, counted }: LoadShapes, limits: CallLimits, settle: Settle): void {
-    const head = counted ? HEAD_GET : HEAD_GET | HEAD_UNCOUNTED;
-    this.submitLoad(new Op(head, key, null, settle, value, this.#deadline(limits), 0), life, limits.signal);
-  }
-
-  /** A whole transaction; see `transaction.ts`. */
-  transact(key: WireArg, frames: WireArg, shape: Shape, block: Block, limits: CallLimits): Promise<unknown> {
-    const promise = new Promise<unknown>(executor);
-    const op = new Op(HEAD_TRANSACTION, key, [frames], grabbed, shape, this.#deadline(limits), 0);
-    op.block = block;
-    this.#begin(op, limits.signal);
-    return promise;
-  }
+  // ── calls ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
   /** A command that blocks: on a connection of its own. Without `timeoutMs` it may take as long as it asked the server. */
   block(name: string, args: readonly WireArg[], slot: number, options: CommandOptions): Promise<Reply> {
-    const { topology, config } = this;
-    const { domain, natMap, commandTimeoutMs } = config;
-    const node = topology.node(topology.nodeOf(slot));
-    const command = name.toUpperCase();
-    if (this.#state !== "open" || node === null) {
-      const code = node === null ? "KEYLANE_ERR_NO_NODE" : "KEYLANE_ERR_CLOSED";
-      return Promise.reject(new KeylaneError(code, `${command}: cannot be sent`, { command, domain, slot }));
-    }
-    const asked = blockTimeMs(name, args);
-    const timeoutMs = options.timeoutMs ?? (asked === 0 ? null : (asked ?? 0) + commandTimeoutMs);
-    const call = { name: command, args, buffers: options.buffers === true, timeoutMs, signal: options.signal };
-    return this.#blocking.run(node, call, (told) => mapAddress(told, natMap, domain));
-  }
-
-  /** Takes an operation made elsewhere: its deadline is set, and it settles by its own `settle`. */
-  submit(op: Op, signal: AbortSignal | undefined): void {
-    this.#begin(op, signal);
-  }
-
-  /** As `submit`, for the GET of a load; `life` reads the reply of the PTTL before it. */
-  submitLoad(op: Op, life: Shape, signal: AbortSignal | undefined): void {
-    this.#begin(new Op(HEAD_PTTL, op.first, null, ignore, life, op.deadline, 0), undefined);
-    this.#begin(op, signal);
+    return this.#blocking.call(name, args, slot, options, this.#state === "open");
   }
 
   /** A command of keylane's own to one node: not retried, not redirected. */
   callNode(node: NodeLane, name: string, args: readonly string[], shape: Shape, timeoutMs: number): Promise<unknown> {
-    const promise = new Promise<unknown>(executor);
-    const head = headOf(Opcode.GENERIC, KEY_NONE, false);
-    const settle = grabbed;
-    // Counted like any operation while it is under way, and taken out again when it is settled: stats tell calls only.
-    const uncount: Settle = (value) => {
-      if (value instanceof Promise) this.counts.failed -= 1;
-      else this.counts.succeeded -= 1;
-      this.#own -= 1;
-      settle(value);
-    };
-    const op = new Op(head, name, args, uncount, shape, deadlineIn(timeoutMs), OP_INTERNAL);
-    this.#outstanding += 1;
-    this.#own += 1;
-    joinTicks(this);
-    if (node.writable) node.send([op], false);
-    else this.#fail(op, "KEYLANE_ERR_CONNECT", `node ${node.name} is not connected`, node);
-    return promise;
+    return new Promise((resolve) => {
+      // Counted like any operation while it is under way, and taken out again when it is settled: stats tell calls only.
+      const uncount: Settle = (value) => {
+        if (value instanceof Promise) this.counts.failed -= 1;
+        else this.counts.succeeded -= 1;
+        this.ownOutstanding -= 1;
+        resolve(value);
+      };
+      const op = new Op(HEAD_GENERIC, name, args, uncount, shape, deadlineIn(timeoutMs), OP_INTERNAL);
+      this.#outstanding += 1;
+      this.ownOutstanding += 1;
+      joinTicks(this);
+      if (node.writable) node.send([op], false);
+      else this.#failures.fail(op, "KEYLANE_ERR_CONNECT", `node ${node.name} is not connected`, node);
+    });
   }
 
   // ── the turn ─────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -272,41 +174,26 @@ export class DomainLane implements Lane, NodeOwner, OutboxOwner, Detours, Keeper
   }
 
   expired(op: Op, node?: NodeLane, heldBy: KeylaneError | null = null): void {
-    if ((op.flags & (OP_INTERNAL | OP_OWN)) === 0) this.counts.timeouts += 1;
-    if (op.state === QUEUED && op.refusal !== null) {
-      this.failed(op, op.refusal);
-      return;
-    }
-    if (heldBy !== null) {
-      this.#fail(op, heldBy.code, `an earlier one of the slot was refused: ${heldBy.message}`, null, heldBy);
-      return;
-    }
-    const sent = op.state === SENT;
-    const cause = sent ? null : node?.lastError;
-    const what = sent ? "no reply came before the deadline" : "it could not be sent before the deadline";
-    const why = cause === null || cause === undefined ? what : `${what}; ${node!.name}: ${cause.message}`;
-    this.#fail(op, "KEYLANE_ERR_TIMEOUT", why, node, cause);
+    this.#failures.expired(op, node, heldBy);
   }
 
   overloaded(op: Op, node: NodeLane | null): void {
-    if ((op.flags & OP_OWN) === 0) this.counts.overloaded += 1;
-    const where = node === null ? `domain ${this.config.domain}` : `node ${node.name}`;
-    this.#fail(op, "KEYLANE_ERR_OVERLOADED", `the queue of ${where} is full`, node);
+    this.#failures.overloaded(op, node);
   }
 
   homeless(op: Op, slot: number | null): void {
     if (slot === null) {
-      this.#fail(op, "KEYLANE_ERR_NO_NODE", "no node is connected");
+      this.#failures.fail(op, "KEYLANE_ERR_NO_NODE", "no node is connected");
       return;
     }
     this.#keeper.request();
     const fault = this.#keeper.faultOf(slot);
     if (fault !== null) {
-      this.#fail(op, fault.code, fault.message, null, fault);
+      this.#failures.fail(op, fault.code, fault.message, null, fault);
       return;
     }
     const message = `no node of domain ${this.config.domain} serves slot ${slot}`;
-    this.#redirector.delay(op, slot, null, this.#error("KEYLANE_ERR_NO_NODE", message, op));
+    this.#redirector.delay(op, slot, null, this.#failures.error("KEYLANE_ERR_NO_NODE", message, op));
   }
 
   get restricted(): boolean {
@@ -327,7 +214,7 @@ export class DomainLane implements Lane, NodeOwner, OutboxOwner, Detours, Keeper
     for (const op of ops) {
       const refusal = this.#ring!.refusal(op);
       if (refusal === null) ops[kept++] = op;
-      else this.#fail(op, "KEYLANE_ERR_NO_NODE", refusal);
+      else this.#failures.fail(op, "KEYLANE_ERR_NO_NODE", refusal);
     }
     ops.length = kept;
   }
@@ -364,11 +251,7 @@ export class DomainLane implements Lane, NodeOwner, OutboxOwner, Detours, Keeper
       this.#redirector.askAgain(op, node);
       return;
     }
-    const { lastError } = node;
-    const broken = lastError instanceof KeylaneError && lastError.code === "KEYLANE_ERR_PROTOCOL";
-    const code = broken ? "KEYLANE_ERR_PROTOCOL" : "KEYLANE_ERR_CONNECTION_LOST";
-    const reason = lastError?.message ?? "it was closed";
-    this.#fail(op, code, `the connection to ${node.name} broke: ${reason}`, node, lastError);
+    this.#failures.lost(op, node);
   }
 
   doubted(op: Op): void {
@@ -443,9 +326,7 @@ export class DomainLane implements Lane, NodeOwner, OutboxOwner, Detours, Keeper
   }
 
   contextOf(op: Op, node: NodeLane | null): ErrorContext {
-    const { key, command } = op;
-    const slot = key === null ? undefined : native.slot(key);
-    return { command, domain: this.config.domain, slot, node: node?.name };
+    return this.#failures.contextOf(op, node);
   }
 
   // ── life ─────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -466,7 +347,7 @@ export class DomainLane implements Lane, NodeOwner, OutboxOwner, Detours, Keeper
     const before = this.counts.failed;
     const unsent = [...this.#outbox.clear(), ...this.holds.clear()];
     for (const node of this.fleet.all()) unsent.push(...node.waiting.splice(0));
-    for (const op of unsent) this.#fail(op, "KEYLANE_ERR_CLOSED", "keylane was closed");
+    for (const op of unsent) this.#failures.fail(op, "KEYLANE_ERR_CLOSED", "keylane was closed");
     this.fleet.close();
     this.#blocking.close();
     return this.counts.failed - before;
@@ -481,35 +362,33 @@ export class DomainLane implements Lane, NodeOwner, OutboxOwner, Detours, Keeper
       ...this.counts,
       ...this.fleet.traffic(),
       refreshes: this.topology.refreshes,
-      pending: this.#outstanding - this.#own,
+      pending: this.#outstanding - this.ownOutstanding,
       nodes: this.fleet.stats(),
     };
   }
 
   // ── own ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-  #deadline(limits: CallLimits): number {
-    return deadlineIn(limits.timeoutMs ?? this.config.commandTimeoutMs);
-  }
-
   /** Checks an operation and accepts it. */
-  #begin(op: Op, signal: AbortSignal | undefined): void {
+  protected begin(op: Op, signal: AbortSignal | undefined): void {
     const fault = oversize(op, this.config.maxKeyBytes, this.#maxBulk);
     if (fault !== null) this.#refuse(op, "KEYLANE_ERR_TOO_LARGE", fault);
     else if (signal?.aborted === true) this.#refuse(op, "KEYLANE_ERR_ABORTED", "the caller aborted", signal.reason);
     else {
       if (signal !== undefined) {
-        watchSignal(op, signal, (reason) => this.#fail(op, "KEYLANE_ERR_ABORTED", "the caller aborted", null, reason));
+        watchSignal(op, signal, (reason) =>
+          this.#failures.fail(op, "KEYLANE_ERR_ABORTED", "the caller aborted", null, reason),
+        );
       }
-      this.#accept(op);
+      this.accept(op);
     }
   }
 
-  #accept(op: Op): void {
+  protected accept(op: Op): void {
     this.#outstanding += 1;
     this.counts.commands += 1;
     if (this.#state !== "open") {
-      this.#fail(op, "KEYLANE_ERR_CLOSED", "keylane is closed");
+      this.#failures.fail(op, "KEYLANE_ERR_CLOSED", "keylane is closed");
       return;
     }
     if (commandChannel.hasSubscribers) traceCommand(op, this.config.domain);
@@ -520,7 +399,7 @@ export class DomainLane implements Lane, NodeOwner, OutboxOwner, Detours, Keeper
   #refuse(op: Op, code: KeylaneErrorCode, message: string, cause?: unknown): void {
     this.#outstanding += 1;
     this.counts.commands += 1;
-    this.#fail(op, code, message, null, cause);
+    this.#failures.fail(op, code, message, null, cause);
   }
 
   /** Sends what is held back no longer. */
@@ -535,18 +414,6 @@ export class DomainLane implements Lane, NodeOwner, OutboxOwner, Detours, Keeper
       else ops.push(op);
     }
     for (const [index, ops] of byNode) this.#outbox.offer(index, ops);
-  }
-
-  #fail(op: Op, code: KeylaneErrorCode, message: string, node?: NodeLane | null, cause?: unknown): void {
-    if (op.state !== SETTLED) this.failed(op, this.#error(code, message, op, node, cause));
-  }
-
-  #error(code: KeylaneErrorCode, message: string, op: Op, node?: NodeLane | null, cause?: unknown): KeylaneError {
-    return new KeylaneError(code, `${op.command}: ${message}`, {
-      ...this.contextOf(op, node ?? null),
-      outcome: op.state === SENT ? "unknown" : "not-sent",
-      ...(cause === undefined || cause === null ? {} : { cause }),
-    });
   }
 
   #notifyIdle(): void {
