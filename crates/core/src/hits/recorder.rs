@@ -6,15 +6,17 @@
 use super::Hits;
 use super::layout::seat;
 use super::phase::Phase;
-use super::tally::{self, Job, Tally, Words};
+use super::sets::Set;
+use super::tally::{self, Job, MOST, Tally, Words};
 use super::window::Window;
 use crate::hash::hash64;
 use crate::sync::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::cell::Cell;
 use std::marker::PhantomData;
+use std::mem::replace;
 
 /// Keys that are hashed in advance.
-const BLOCK: usize = 32;
+const AHEAD: usize = 8;
 
 /// One thread's use of the summaries.
 #[derive(Debug)]
@@ -94,7 +96,8 @@ impl Recording<'_, '_> {
         let weight = weight.min(u32::MAX - self.hits);
         let hash = hash64(key);
         self.hits += weight;
-        if weight > 0 && self.window.sets.add(Words, hash, weight) {
+        let Some(set) = self.window.sets.of(hash).filter(|_| weight > 0) else { return };
+        if Words.tally(set, hash, weight) {
             self.window.name(hash, key);
         }
     }
@@ -110,8 +113,7 @@ impl Recording<'_, '_> {
         let hits = u64::from(self.hits) + weights.map_or(lengths.len() as u64, sum);
         let weight_of = |at: usize| weights.map_or(1, |weights| weights.get(at).map_or(0, |&weight| weight as u32));
         match u32::try_from(hits) {
-            Err(_) => self.one_by_one(keys, lengths, weight_of),
-            Ok(hits) => {
+            Ok(hits) if hits <= MOST => {
                 self.hits = hits;
                 let (window, keys, room) = (self.window, split(keys, lengths), lengths.len());
                 match weights {
@@ -119,19 +121,24 @@ impl Recording<'_, '_> {
                     Some(_) => tally::run(Each { window, keys, room, weight_of }),
                 };
             }
+            _ => self.one_by_one(split(keys, lengths), weight_of),
         }
         true
     }
 
     /// Records one hit of each key.
     pub fn keys<'k>(&mut self, keys: impl Iterator<Item = &'k [u8]> + Clone) {
-        let room = (u32::MAX - self.hits) as usize;
-        self.hits += tally::run(Each { window: self.window, keys, room, weight_of: |_| 1 }) as u32;
+        let room = MOST.saturating_sub(self.hits) as usize;
+        let done = tally::run(Each { window: self.window, keys: keys.clone(), room, weight_of: |_| 1 });
+        self.hits += done as u32;
+        if done == room {
+            self.one_by_one(keys.skip(room), |_| 1);
+        }
     }
 
     #[cold]
-    fn one_by_one(&mut self, keys: &[u8], lengths: &[i32], weight_of: impl Fn(usize) -> u32) {
-        for (at, key) in split(keys, lengths).enumerate() {
+    fn one_by_one<'k>(&mut self, keys: impl Iterator<Item = &'k [u8]>, weight_of: impl Fn(usize) -> u32) {
+        for (at, key) in keys.enumerate() {
             self.hit(key, weight_of(at));
         }
     }
@@ -156,33 +163,46 @@ struct Each<'m, K, W> {
 }
 
 impl<'k, K: Iterator<Item = &'k [u8]> + Clone, W: Fn(usize) -> u32> Job for Each<'_, K, W> {
-    /// Some keys are hashed in advance: that is faster than to hash and count one by one.
+    /// A key's set is fetched when it is hashed, and by the time that it is counted some others were hashed.
     #[inline(always)]
     fn run(self, tally: impl Tally) -> usize {
         let Self { window, mut keys, room, weight_of } = self;
-        let sets = window.sets;
-        let mut hashes = [0; BLOCK];
-        let mut done = 0;
+        let mut waiting = [(0, None); AHEAD];
+        // What was there before the keys that wait, and how many keys were.
+        let (mut before, mut done) = (keys.clone(), 0);
+        let count = |(hash, set): (u64, Option<&Set>), keys: &K, place: usize, nth: usize| {
+            let Some(set) = set else { return };
+            let weight = weight_of(nth);
+            if weight > 0 && tally.tally(set, hash, weight) {
+                window.name_nth(hash, keys.clone(), place);
+            }
+        };
         loop {
             let block = keys.clone();
-            let most = BLOCK.min(room - done);
+            let most = AHEAD.min(room - done);
             let mut length = 0;
             while length < most {
                 let Some(key) = keys.next() else { break };
-                hashes[length] = hash64(key);
-                sets.fetch(tally, hashes[length]);
+                let hash = hash64(key);
+                let set = window.sets.of(hash);
+                if let Some(set) = set {
+                    tally.fetch(set);
+                }
+                count(replace(&mut waiting[length], (hash, set)), &before, length, (done + length).wrapping_sub(AHEAD));
                 length += 1;
             }
-            for (at, &hash) in hashes[..length].iter().enumerate() {
-                let weight = weight_of(done + at);
-                if weight > 0 && sets.add(tally, hash, weight) {
-                    window.name_nth(hash, block.clone(), at);
-                }
-            }
             done += length;
-            if length < BLOCK {
-                return done;
+            if length == AHEAD {
+                before = block;
+                continue;
             }
+            for at in length..AHEAD {
+                count(waiting[at], &before, at, (done + at).wrapping_sub(AHEAD + length));
+            }
+            for at in 0..length {
+                count(waiting[at], &block, at, done - length + at);
+            }
+            return done;
         }
     }
 }

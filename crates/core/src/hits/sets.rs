@@ -13,8 +13,7 @@
 //! ```
 
 use super::layout::{SET, WAYS};
-use super::tally::{COUNT, SURE, TAG, Tally, UPPER};
-use super::window::CANDIDATE;
+use super::tally::{COUNT, SURE, TAG, UPPER};
 use crate::sync::AtomicU32;
 use crate::sync::Ordering::Relaxed;
 
@@ -23,6 +22,9 @@ use crate::sync::Ordering::Relaxed;
 pub(super) fn set_of(hash: u64, sets: u32) -> usize {
     (((hash >> 32) * u64::from(sets)) >> 32) as usize
 }
+
+/// The words of a set.
+pub(super) type Set = [AtomicU32; SET];
 
 /// One way of a set.
 #[derive(Clone, Copy, Debug, Default)]
@@ -35,7 +37,7 @@ pub(super) struct Way {
 /// A view of the counters.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sets<'m> {
-    sets: &'m [[AtomicU32; SET]],
+    sets: &'m [Set],
 }
 
 impl<'m> Sets<'m> {
@@ -43,20 +45,10 @@ impl<'m> Sets<'m> {
         Self { sets: sets.as_chunks().0 }
     }
 
-    /// Has the set of a hash brought near.
+    /// The set that a hash falls into.
     #[inline(always)]
-    pub fn fetch(&self, tally: impl Tally, hash: u64) {
-        if let Some(set) = self.sets.get(set_of(hash, self.sets.len() as u32)) {
-            tally.fetch(set);
-        }
-    }
-
-    /// Counts `weight` hits. True when the key's sure hits have just reached [`CANDIDATE`].
-    #[inline(always)]
-    pub fn add(&self, tally: impl Tally, hash: u64, weight: u32) -> bool {
-        let Some(set) = self.sets.get(set_of(hash, self.sets.len() as u32)) else { return false };
-        // One comparison for "less than before, and no longer": what is missing to one hit less wraps once it is there.
-        weight > (CANDIDATE - 1).wrapping_sub(tally.tally(set, hash, weight))
+    pub fn of(&self, hash: u64) -> Option<&'m Set> {
+        self.sets.get(set_of(hash, self.sets.len() as u32))
     }
 
     /// The ways of a set; those with count 0 are free.

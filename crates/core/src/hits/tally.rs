@@ -16,6 +16,7 @@
 mod avx2;
 
 use super::layout::{SET, WAYS};
+use super::window::CANDIDATE;
 use crate::sync::AtomicU32;
 use crate::sync::Ordering::Relaxed;
 use std::hint::select_unpredictable;
@@ -26,10 +27,13 @@ pub(super) const COUNT: usize = WAYS;
 pub(super) const UPPER: usize = 2 * WAYS;
 pub(super) const SURE: usize = 3 * WAYS;
 
+/// Hits of a window up to which any way to tally will do; beyond, [`Words`] alone.
+pub(super) const MOST: u32 = u32::MAX - WAYS as u32;
+
 /// A way to tally.
 pub(super) trait Tally: Copy {
-    /// Counts `weight` hits and says how many sure ones the key had before.
-    fn tally(self, set: &[AtomicU32; SET], hash: u64, weight: u32) -> u32;
+    /// Counts `weight` hits. True when the key's sure hits have just reached [`CANDIDATE`].
+    fn tally(self, set: &[AtomicU32; SET], hash: u64, weight: u32) -> bool;
 
     /// Has a set brought near that will be tallied in soon.
     #[inline(always)]
@@ -58,7 +62,7 @@ pub(super) struct Words;
 
 impl Tally for Words {
     #[inline(always)]
-    fn tally(self, set: &[AtomicU32; SET], hash: u64, weight: u32) -> u32 {
+    fn tally(self, set: &[AtomicU32; SET], hash: u64, weight: u32) -> bool {
         let get = |at: usize| set[at].load(Relaxed);
         let put = |at: usize, value: u32| set[at].store(value, Relaxed);
         let (tag, upper) = (hash as u32, (hash >> 32) as u32);
@@ -77,6 +81,7 @@ impl Tally for Words {
         put(UPPER + way, upper);
         put(COUNT + way, get(COUNT + way).wrapping_add(weight));
         put(SURE + way, sure.wrapping_add(weight));
-        sure
+        // One comparison for "less than before, and no longer": what is missing to one hit less wraps once it is there.
+        weight > (CANDIDATE - 1).wrapping_sub(sure)
     }
 }

@@ -33,15 +33,28 @@ impl<'a> Keys<'a> {
     #[inline(always)]
     pub fn step(&mut self) -> Option<Step<'a>> {
         self.left = self.left.checked_sub(1)?;
-        // Most have one argument, the key, and count.
-        if let Some((&[head, 1, length], rest)) = self.desc.split_first_chunk()
-            && head as u32 & HEAD_PLAIN == 0
-        {
-            let (key, scratch) = self.scratch.split_at_checked(usize::try_from(length).ok()?)?;
-            self.desc = rest;
-            self.scratch = scratch;
-            return Some((Some(key), true));
+        match self.plain() {
+            Some(key) => Some((Some(key), true)),
+            None => self.uncommon(),
         }
+    }
+
+    /// The key of the next operation if that is one as most are: with one argument, the key, and counted.
+    #[inline(always)]
+    fn plain(&mut self) -> Option<&'a [u8]> {
+        let (&[head, 1, length], rest) = self.desc.split_first_chunk()? else { return None };
+        if head as u32 & HEAD_PLAIN != 0 {
+            return None;
+        }
+        let (key, scratch) = self.scratch.split_at_checked(usize::try_from(length).ok()?)?;
+        self.desc = rest;
+        self.scratch = scratch;
+        Some(key)
+    }
+
+    /// The next operation, whatever it is like.
+    #[inline(always)]
+    fn uncommon(&mut self) -> Option<Step<'a>> {
         let (&[head, argc], rest) = self.desc.split_first_chunk()?;
         let (step, desc, scratch) = uncommon(head, argc, rest, self.scratch)?;
         self.desc = desc;
@@ -73,10 +86,14 @@ fn uncommon<'a>(head: i32, argc: i32, desc: &'a [i32], scratch: &'a [u8]) -> Opt
 impl<'a> Iterator for Keys<'a> {
     type Item = &'a [u8];
 
-    #[inline]
+    #[inline(always)]
     fn next(&mut self) -> Option<&'a [u8]> {
         loop {
-            if let (Some(key), true) = self.step()? {
+            self.left = self.left.checked_sub(1)?;
+            if let Some(key) = self.plain() {
+                return Some(key);
+            }
+            if let (Some(key), true) = self.uncommon()? {
                 return Some(key);
             }
         }
