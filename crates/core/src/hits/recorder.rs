@@ -16,7 +16,7 @@ use std::marker::PhantomData;
 use std::mem::replace;
 
 /// Keys that are hashed in advance.
-const AHEAD: usize = 8;
+const AHEAD: usize = 16;
 
 /// One thread's use of the summaries.
 #[derive(Debug)]
