@@ -196,11 +196,11 @@ impl<'k, K: Iterator<Item = &'k [u8]> + Clone, W: Fn(usize) -> u32> Job for Each
                 before = block;
                 continue;
             }
-            for at in length..AHEAD {
-                count(waiting[at], &before, at, (done + at).wrapping_sub(AHEAD + length));
+            for (at, &one) in waiting.iter().enumerate().skip(length) {
+                count(one, &before, at, (done + at).wrapping_sub(AHEAD + length));
             }
-            for at in 0..length {
-                count(waiting[at], &block, at, done - length + at);
+            for (at, &one) in waiting[..length].iter().enumerate() {
+                count(one, &block, at, done - length + at);
             }
             return done;
         }

@@ -28,7 +28,7 @@ pub(super) const UPPER: usize = 2 * WAYS;
 pub(super) const SURE: usize = 3 * WAYS;
 
 /// Hits of a window up to which any way to tally will do; beyond, [`Words`] alone.
-pub(super) const MOST: u32 = u32::MAX - WAYS as u32;
+pub(super) const MOST: u32 = u32::MAX - 2 * WAYS as u32;
 
 /// A way to tally.
 pub(super) trait Tally: Copy {

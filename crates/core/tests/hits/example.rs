@@ -226,6 +226,23 @@ fn what_a_full_window_has_no_room_for_is_not_counted() {
 }
 
 #[test]
+fn keys_of_a_turn_fill_a_window_to_its_last_hit() {
+    merged(
+        SMALL,
+        |recorder| {
+            record(recorder, &[(1, u32::MAX - 40)]);
+            let two = key(2);
+            recorder.begin().keys(std::iter::repeat_n(&two[..], 30));
+            recorder.begin().keys(std::iter::repeat_n(&two[..], 30));
+        },
+        |aggregator| {
+            assert_eq!(aggregator.bounds(hash(1)).lower, u64::from(u32::MAX) - 40);
+            assert_eq!(aggregator.bounds(hash(2)).lower, 40);
+        },
+    );
+}
+
+#[test]
 fn plain_counters_are_summed_over_threads_and_outlive_them() {
     let memory = memory(SMALL);
     let hits = create(&memory, SMALL);
