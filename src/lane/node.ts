@@ -7,12 +7,12 @@
  */
 import type { Socket } from "node:net";
 import { Redis } from "ioredis";
-import type { RedisOptions } from "ioredis";
 import { KeylaneError } from "../errors.js";
 import { KEY_NONE, Opcode } from "../native/types.js";
 import type { Address, NodeView } from "../routing/topology.js";
-import type { LaneConfig, SentinelConfig } from "./config.js";
+import type { LaneConfig } from "./config.js";
 import { SocketSource, takeStream } from "./connector.js";
+import { backOff, dialOptions } from "./dial.js";
 import { encoder } from "./frame.js";
 import type { Outgoing } from "./frame.js";
 import { Inbox } from "./inbox.js";
@@ -115,7 +115,7 @@ export class NodeLane implements ReplyTaker {
     this.replica = view.replica;
     this.feed.healthy = !view.replica;
     this.#source = new SocketSource({ ...this.address, serverName: view.serverName, tls: owner.config.tls });
-    this.#redis = new Redis(this.#options() as RedisOptions & { replyMapping?: "legacy" });
+    this.#redis = new Redis(dialOptions(owner.config, this.#source, this.address, view.replica, () => this.#pause()));
     this.#redis.on("error", (error: Error) => {
       this.lastError = error;
     });
@@ -307,32 +307,6 @@ export class NodeLane implements ReplyTaker {
 
   // ── connection ───────────────────────────────────────────────────────────────────────────────────────────────────
 
-  #options(): RedisOptions {
-    const { config } = this.#owner;
-    const way =
-      config.sentinels === undefined
-        ? { Connector: this.#source.Connector, ...this.address }
-        : throughSentinels(config.sentinels);
-    return {
-      ...(way as RedisOptions),
-      ...config.credentials,
-      ...(config.tls === undefined ? {} : { tls: config.tls }),
-      ...(config.db === undefined ? {} : { db: config.db }),
-      connectionName: config.connectionName,
-      readOnly: config.mode === "cluster" && this.replica && config.scaleReads !== "master",
-      lazyConnect: true,
-      enableReadyCheck: false,
-      enableOfflineQueue: false,
-      autoResendUnfulfilledCommands: false,
-      autoResubscribe: false,
-      disableClientInfo: true,
-      maxRetriesPerRequest: null,
-      commandTimeout: config.connectTimeoutMs,
-      connectTimeout: config.connectTimeoutMs,
-      retryStrategy: () => this.#pause(),
-    };
-  }
-
   /** Milliseconds before the next dial: they grow until a connection has answered something. */
   #pause(): number {
     const useful = (this.state === "ready" || this.state === "renewing") && this.ring.head !== this.#headAtOpen;
@@ -426,22 +400,4 @@ export class NodeLane implements ReplyTaker {
 /** Replies that ioredis still waits for; they would be taken for answers to the lane's operations. */
 function unanswered(redis: Redis): number {
   return (redis as unknown as { commandQueue?: { length: number } }).commandQueue?.length ?? 0;
-}
-
-function throughSentinels({ sentinels, name, username, password }: SentinelConfig): RedisOptions {
-  return {
-    sentinels: sentinels.map(({ host, port }) => ({ host, port })),
-    name,
-    role: "master",
-    failoverDetector: true,
-    sentinelRetryStrategy: backOff,
-    ...(username === undefined ? {} : { sentinelUsername: username }),
-    ...(password === undefined ? {} : { sentinelPassword: password }),
-  };
-}
-
-/** Delay before dial number `times`: exponential from 50 ms to 2 s, with full jitter in its upper half. */
-function backOff(times: number): number {
-  const delay = Math.min(2000, 50 * 2 ** Math.min(times - 1, 6));
-  return Math.round(delay * (0.5 + Math.random() / 2));
 }
