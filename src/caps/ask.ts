@@ -42,7 +42,8 @@ const SETTLE: Settle = settle;
 const NO_SHAPE: Asking = { read: () => null, settle: () => {} };
 
 const NOBODY: Resolve = () => {};
-const NO_OPTIONS: CallOptions = {};
+/** Of calls that have none. */
+export const NO_OPTIONS: CallOptions = {};
 /** Questions to be used again, and how many are kept at most. */
 const free: Ask[] = [];
 const MAX_FREE = 4096;
@@ -58,8 +59,8 @@ export class Ask extends Op implements Asking {
   plan: Plan;
   /** Of the caller. */
   options: CallOptions;
-  /** Settles the caller's promise. */
-  resolve: Resolve;
+  /** Settles the caller's promise. Set by the promise's executor. */
+  resolve: Resolve = NOBODY;
   /** When it was made, by `turnTime`. */
   sent: number;
   /** Words behind the question. */
@@ -77,6 +78,10 @@ export class Ask extends Op implements Asking {
   again = false;
   place: Place | null = null;
   told: Told | null = null;
+  /** Its reply was a decision, and nothing is left to do but to hand it over. */
+  decided = false;
+  /** Nothing has been set but what `of` sets, and the template. */
+  plain = true;
 
   private constructor(
     asker: Asker,
@@ -85,7 +90,6 @@ export class Ask extends Op implements Asking {
     plan: Plan,
     options: CallOptions,
     sent: number,
-    resolve: Resolve,
   ) {
     super(HEAD_SCRIPT, user, null, SETTLE, NO_SHAPE, 0, 0);
     this.shape = this;
@@ -96,7 +100,6 @@ export class Ask extends Op implements Asking {
     this.plan = plan;
     this.options = options;
     this.sent = sent;
-    this.resolve = resolve;
   }
 
   static of(
@@ -106,10 +109,9 @@ export class Ask extends Op implements Asking {
     plan: Plan,
     options: CallOptions,
     sent: number,
-    resolve: Resolve,
   ): Ask {
     const ask = free.pop();
-    if (ask === undefined) return new Ask(asker, operation, user, plan, options, sent, resolve);
+    if (ask === undefined) return new Ask(asker, operation, user, plan, options, sent);
     ask.head = HEAD_SCRIPT;
     ask.first = user;
     ask.state = QUEUED;
@@ -120,8 +122,8 @@ export class Ask extends Op implements Asking {
     ask.plan = plan;
     ask.options = options;
     ask.sent = sent;
-    ask.resolve = resolve;
     ask.slot = -1;
+    ask.decided = false;
     return ask;
   }
 
@@ -133,18 +135,21 @@ export class Ask extends Op implements Asking {
     if (this.settle !== SETTLE || this.attempts > 0 || (this.flags & OP_PROBE) !== 0) return;
     if (free.length >= MAX_FREE) return;
     this.first = "";
-    this.rest = null;
-    this.refusal = null;
-    this.template = null;
     this.user = "";
-    this.options = NO_OPTIONS;
     this.resolve = NOBODY;
+    if (this.options !== NO_OPTIONS) this.options = NO_OPTIONS;
+    if (!this.plain || this.rest !== null) this.#clear();
+    free.push(this);
+  }
+
+  #clear(): void {
+    this.rest = null;
     this.behind = NONE;
     this.raises = false;
     this.again = false;
     this.place = null;
     this.told = null;
-    free.push(this);
+    this.plain = true;
   }
 
   /** Its id, or none. */
@@ -154,9 +159,11 @@ export class Ask extends Op implements Asking {
 
   /** Gives it its words: the question, and what stands behind it, which commonly is nothing. `head` begins the user's key. */
   word(head: string, offsetMs: number, rest: readonly string[]): void {
-    this.behind = rest;
     if (rest.length === 0) this.template = this.plan.template(this.operation, offsetMs, head);
     else {
+      this.plain = false;
+      this.template = null;
+      this.behind = rest;
       this.rest = ["1", head + this.user + KEY_TAIL, this.plan.question(this.operation, offsetMs), ...rest];
       this.first = DECIDE.sha;
     }

@@ -5,6 +5,7 @@
 import { badArgument, faultOfMs } from "../lane/arguments.js";
 import type { KeylaneError } from "../errors.js";
 import type { CallOptions } from "../types.js";
+import { NO_OPTIONS } from "./ask.js";
 import type { Operation, Told } from "./ask.js";
 import { Decider, noDomain } from "./decider.js";
 import type { Counts } from "./decider.js";
@@ -13,8 +14,6 @@ import type { CapsHome } from "./policy.js";
 import { KeyCaps } from "./key-caps.js";
 import { MAX_TEXT, Planner, assertText } from "./plan.js";
 import type { Cap, CapsResult, IdOptions, KeyCap, ReserveOptions, TakeOptions } from "./types.js";
-
-const NO_OPTIONS: CallOptions = {};
 
 /** Frequency caps of one instance: `lanes.caps`. */
 export class Caps {

@@ -30,10 +30,11 @@ import { Figures, Status, resultOf } from "./reply.js";
 import { KEY_TAIL, UNDO, headOfKeys } from "./scripts.js";
 import type { CapsResult } from "./types.js";
 
-let grabbed: Resolve = () => {};
-/** The one executor of all promises: hands its resolver over in a variable, so no closure is made per call. */
+/** The question whose promise is being made. */
+let asking: Ask | null = null;
+/** The one executor of all promises: gives the resolver to the question at hand, so no closure is made per call. */
 const executor = (resolve: Resolve): void => {
-  grabbed = resolve;
+  asking!.resolve = resolve;
 };
 
 /** The reply at hand: read and used up before the next one is. */
@@ -51,8 +52,6 @@ export class Decisions implements Asker, Stamper {
   readonly #strict: boolean;
   /** The lane stamps questions. */
   readonly #stamped: boolean;
-  /** What was read of the last reply, until it is settled with: most decisions are just this. */
-  #made: CapsResult | null = null;
   /** The server's clock less this process's, as far as it mattered: it chooses the civil boundaries sent. */
   #offsetMs = 0;
 
@@ -99,9 +98,13 @@ export class Decisions implements Asker, Stamper {
         return denial;
       }
     }
+    const ask = Ask.of(this, op, user, plan, options, sent);
+    asking = ask;
     const promise = new Promise<CapsResult>(executor);
-    const ask = Ask.of(this, op, user, plan, options, sent, grabbed);
-    if (told !== null) ask.told = told;
+    if (told !== null) {
+      ask.told = told;
+      ask.plain = false;
+    }
     const words = id === "" ? NONE : [id, plan.mark, lifeMs === 0 ? "0" : String(lifeMs)];
     if (common) {
       ask.wantStamp();
@@ -184,13 +187,13 @@ export class Decisions implements Asker, Stamper {
       if (ask.place !== null) return this.#confirmed(slot, ask.place, result);
     }
     this.#counts.allowed += 1;
-    this.#made = result;
+    ask.decided = true;
     return result;
   }
 
   settled(ask: Ask, value: unknown): void {
-    if (value === this.#made) {
-      this.#made = null;
+    // It may have been read and failed all the same: what it then gets is a promise.
+    if (ask.decided && !(value instanceof Promise)) {
       ask.resolve(value as CapsResult);
       ask.release();
     } else if (value === AGAIN) this.#askAgain(ask);
@@ -218,6 +221,7 @@ export class Decisions implements Asker, Stamper {
   /** Words a question of a key that something may be known of. */
   #wordRare(ask: Ask, words: string[]): void {
     this.#take(ask);
+    ask.plain = false;
     if (this.#strict) ask.place = this.#decider.replicas.place(ask.slot);
     const floors = this.#floors.of(this.#denials.hash, ask.plan);
     ask.raises = floors !== null;
@@ -244,7 +248,9 @@ export class Decisions implements Asker, Stamper {
 
   /** The same with the boundaries of the server's time. */
   #askAgain(before: Ask): void {
-    const ask = Ask.of(this, before.operation, before.user, before.plan, before.options, before.sent, before.resolve);
+    const ask = Ask.of(this, before.operation, before.user, before.plan, before.options, before.sent);
+    ask.plain = false;
+    ask.resolve = before.resolve;
     ask.again = true;
     ask.raises = before.raises;
     ask.place = before.place;

@@ -76,8 +76,7 @@ export class Floors {
 
   /** Looks whether slots have changed hands. O(1) while the topology is the same. */
   look(now: number): void {
-    const { version } = this.#topology;
-    if (version !== this.#version) this.#follow(version, now);
+    if (this.#topology.changedSince(this.#version)) this.#follow(this.#topology.version, now);
   }
 
   /** Words for the script, three a cap; null when there is nothing to raise. */

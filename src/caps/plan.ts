@@ -276,11 +276,14 @@ export function hashText(text: string): number {
   return hash >>> 0;
 }
 
+/** By itself: looking it up on strings of many kinds costs more than the check. */
+const wellFormed = String.prototype.isWellFormed;
+
 /** @throws KeylaneError `KEYLANE_ERR_ARGUMENT` */
 export function assertText(what: string, text: unknown, most: number): asserts text is string {
   if (typeof text !== "string" || text === "") throw badArgument(`${what} must be a non-empty string`);
   if (text.length > most) throw badArgument(`${what} is longer than ${most}`);
-  if (!text.isWellFormed()) throw badArgument(`${what} holds a lone surrogate`);
+  if (!wellFormed.call(text)) throw badArgument(`${what} holds a lone surrogate`);
 }
 
 /** @throws KeylaneError `KEYLANE_ERR_ARGUMENT` */

@@ -50,7 +50,10 @@ export class Figures implements Shape {
   /** Names the connection that hears of the user's changes; 0 when none does. */
   feeder = 0;
   readonly #caps: number;
-  readonly #words: number[] = [];
+  /** Apart from the times, so that V8 keeps counts as small integers: results hold no boxed ones then. */
+  readonly #used: number[] = [];
+  readonly #resets: number[] = [];
+  readonly #ends: number[] = [];
 
   constructor(caps: number) {
     this.#caps = caps;
@@ -61,20 +64,20 @@ export class Figures implements Shape {
     const figures = new Figures(1);
     figures.status = status;
     figures.now = now;
-    figures.#words.push(used, leftMs, leftMs);
+    figures.#note(0, used, leftMs, leftMs);
     return figures;
   }
 
   used(cap: number): number {
-    return this.#words[CAP_WORDS * cap]!;
+    return this.#used[cap]!;
   }
 
   resetsInMs(cap: number): number {
-    return this.#words[CAP_WORDS * cap + 1]!;
+    return this.#resets[cap]!;
   }
 
   endsInMs(cap: number): number {
-    return this.#words[CAP_WORDS * cap + 2]!;
+    return this.#ends[cap]!;
   }
 
   /** As a shape: itself, or null when the reply is none of a script's. */
@@ -107,9 +110,8 @@ export class Figures implements Shape {
     const count = CAP_WORDS * caps;
     const more = length - HEAD_WORDS - count;
     if (more < 0 || more > 2) return false;
-    const words = this.#words;
     let sum = this.now + this.status;
-    for (let i = 0; i < count; i += 1) sum += words[i] = integer(rows);
+    for (let i = 0; i < caps; i += 1) sum += this.#note(i, integer(rows), integer(rows), integer(rows));
     if (more === 2) {
       const ids = rows.value();
       if (Array.isArray(ids)) this.ids = ids as string[];
@@ -124,12 +126,12 @@ export class Figures implements Shape {
     this.ids = null;
     this.raised = 0;
     this.feeder = rows.feed.feeder;
-    for (let i = 0; i < caps; i += 1) if (!this.#counted(rows, CAP_WORDS * i)) return false;
+    for (let i = 0; i < caps; i += 1) if (!this.#counted(rows, i)) return false;
     return true;
   }
 
   /** Reads `end:used` at the cursor. */
-  #counted(rows: ReplyRows, word: number): boolean {
+  #counted(rows: ReplyRows, cap: number): boolean {
     const { table, at, buffer } = rows;
     if (table[at] !== Kind.BULK) return false;
     const start = table[at + 1]!;
@@ -139,11 +141,17 @@ export class Figures implements Shape {
     const ends = digits(buffer, start, colon);
     const used = digits(buffer, colon + 1, close);
     if (ends < 0 || used < 0) return false;
-    const words = this.#words;
-    words[word] = used;
-    words[word + 1] = words[word + 2] = ends;
+    this.#note(cap, used, ends, ends);
     rows.at = at + ROW_WORDS;
     return true;
+  }
+
+  /** Gives the sum of the figures: NaN when one of them is. */
+  #note(cap: number, used: number, resets: number, ends: number): number {
+    this.#used[cap] = used;
+    this.#resets[cap] = resets;
+    this.#ends[cap] = ends;
+    return used + resets + ends;
   }
 }
 

@@ -9,7 +9,7 @@ import { native } from "../native/index.js";
 import type { EncodeTables } from "../native/types.js";
 import type { HitCounts } from "../shared/hit-counts.js";
 import { FLAG_SAME, HEAD_FLAGS_SHIFT } from "../native/types.js";
-import { HEAD_UNCOUNTED, OP_STAMP, SETTLED } from "./op.js";
+import { OP_STAMP, SETTLED } from "./op.js";
 import type { Op, Stamper, Template, WireArg } from "./op.js";
 
 const POOL_BYTES = 256 << 10;
@@ -60,8 +60,8 @@ class FrameEncoder {
 
   /**
    * Slots, places and encodes `ops`. On return `place[i]` tells op i's node and `sections` the runs of bytes; null when
-   * nothing could be placed. The caller releases the buffer once its writes hold it. Keys not counted yet are counted, and
-   * operations that the stamper withdraws leave `ops`.
+   * nothing could be placed. The caller releases the buffer once its writes hold it, and marks `ops` as `HEAD_UNCOUNTED`: keys
+   * not counted yet are counted here. Operations that the stamper withdraws leave `ops`.
    */
   encode(ops: Op[], tables: EncodeTables, hits: HitCounts | null, stamper: Stamper | null): Outgoing | null {
     this.#pack(ops);
@@ -71,10 +71,7 @@ class FrameEncoder {
       ops.length = kept;
       this.#pack(ops);
     }
-    if (hits !== null) {
-      hits.frames(this.#scratch, this.#desc, ops.length);
-      for (let i = 0; i < ops.length; i += 1) ops[i]!.head |= HEAD_UNCOUNTED;
-    }
+    if (hits !== null) hits.frames(this.#scratch, this.#desc, ops.length);
     const { alias } = tables;
     if (this.place.length < ops.length) this.place = new Int32Array(ops.length * 2);
     if (this.sections.length < alias.length * 4) this.sections = new Int32Array(alias.length * 4);

@@ -20,7 +20,7 @@ import type { Fleet } from "./fleet.js";
 import { encoder } from "./frame.js";
 import type { Holds } from "./holds.js";
 import type { NodeLane } from "./node.js";
-import { QUEUED, SETTLED } from "./op.js";
+import { HEAD_UNCOUNTED, QUEUED, SETTLED } from "./op.js";
 import type { Op, Stamper } from "./op.js";
 import { joinTicks, joinTurn } from "./turn.js";
 import type { TurnMember } from "./turn.js";
@@ -156,7 +156,9 @@ export class Outbox {
   }
 
   #send(ops: Op[]): void {
-    const target = encoder.encode(ops, this.#tables, this.#owner.hits, this.#owner.stamper);
+    const { hits, stamper } = this.#owner;
+    const target = encoder.encode(ops, this.#tables, hits, stamper);
+    const counted = hits === null ? 0 : HEAD_UNCOUNTED;
     const { place, sections } = encoder;
     const { nodes } = this.#owner.fleet;
     /** By node index: what cannot be written with the batch. */
@@ -167,6 +169,7 @@ export class Outbox {
     for (let i = 0; i < ops.length; i += 1) {
       const op = ops[i]!;
       const index = place[i]!;
+      op.head |= counted;
       if (index === PLACE_KEYLESS) keyless.push(op);
       else if (index < 0) this.#unplaced(op, index);
       else if (aside.length > 0 && aside[index] !== undefined) aside[index].push(op);

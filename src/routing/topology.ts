@@ -92,6 +92,14 @@ export class Topology {
     return Atomics.load(this.#words, VERSION);
   }
 
+  /**
+   * Whether the version is another one now. A plain read: for a look at every call, to be followed by one at `version` before
+   * anything of the new state is read.
+   */
+  changedSince(version: number): boolean {
+    return this.#words[VERSION] !== version;
+  }
+
   /** Node index of a slot, -1 when unknown. */
   nodeOf(slot: number): number {
     return Atomics.load(this.slots, slot);
