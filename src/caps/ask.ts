@@ -102,14 +102,7 @@ export class Ask extends Op implements Asking {
     this.sent = sent;
   }
 
-  static of(
-    asker: Asker,
-    operation: Operation,
-    user: string,
-    plan: Plan,
-    options: CallOptions,
-    sent: number,
-  ): Ask {
+  static of(asker: Asker, operation: Operation, user: string, plan: Plan, options: CallOptions, sent: number): Ask {
     const ask = free.pop();
     if (ask === undefined) return new Ask(asker, operation, user, plan, options, sent);
     ask.head = HEAD_SCRIPT;

@@ -52,11 +52,11 @@ class FrameEncoder {
   #scratch = Buffer.allocUnsafeSlow(SCRATCH_BYTES);
   #desc = new Int32Array(3 * 8192);
   #parts: string[] = [];
-  /** Parts of keys that follow each other under one template. */
-  #run: string[] = [];
   #joinable = true;
   /** All flags of the operations packed last. */
   #flags = 0;
+  /** Length of their arguments, in UTF-16 units. */
+  #units = 0;
 
   /**
    * Slots, places and encodes `ops`. On return `place[i]` tells op i's node and `sections` the runs of bytes; null when
@@ -111,33 +111,22 @@ class FrameEncoder {
   #pack(ops: readonly Op[]): void {
     if (this.#scratch.length > SCRATCH_KEPT) this.#scratch = Buffer.allocUnsafeSlow(SCRATCH_BYTES);
     this.#joinable = true;
+    this.#flags = 0;
+    this.#units = 0;
     let units = 0;
     let words = 0;
     let flags = 0;
-    let last: Template | null = null;
     for (let i = 0; i < ops.length; i += 1) {
       const op = ops[i]!;
       const { rest, template } = op;
       flags |= op.flags;
-      if (template !== last) {
-        if (last !== null) this.#endRun(last);
-        last = template;
-      } else if (template !== null) {
-        if (words + 3 > this.#desc.length) this.#growDesc(words + 3);
-        const desc = this.#desc;
-        const part = op.first as string;
-        const length = template.between.length + part.length;
-        desc[words] = op.head | HEAD_SAME;
-        desc[words + 1] = 1;
-        desc[words + 2] = length;
-        words += 3;
-        units += length;
-        this.#run.push(part);
-        continue;
-      }
       if (template !== null) {
-        words = this.#packTemplate(op, template, words);
         units += op.weight;
+        words = this.#packTemplate(op, template, words);
+        let end = i + 1;
+        while (end < ops.length && ops[end]!.template === template) end += 1;
+        if (end > i + 1) words = this.#packRun(ops, i + 1, end, template, words);
+        i = end - 1;
         continue;
       }
       const argc = rest === null ? 1 : rest.length + 1;
@@ -155,9 +144,9 @@ class FrameEncoder {
         units += desc[words++] = arg.length;
       }
     }
-    if (last !== null) this.#endRun(last);
-    this.#flags = flags;
-    if (units > JOIN_UNITS || !this.#joinable || !this.#packJoined()) this.#packEach(ops);
+    this.#flags |= flags;
+    this.#units += units;
+    if (this.#units > JOIN_UNITS || !this.#joinable || !this.#packJoined()) this.#packEach(ops);
     this.#parts.length = 0;
   }
 
@@ -176,11 +165,30 @@ class FrameEncoder {
     return words;
   }
 
-  /** The keys of a run, what they share between their parts. */
-  #endRun({ head, tail, between }: Template): void {
-    if (this.#run.length === 0) return;
-    this.#parts.push(head, this.#run.join(between), tail);
-    this.#run.length = 0;
+  /** Those behind it, up to `end`: their keys, what they share between the parts of two. Gives the next word of `desc`. */
+  #packRun(ops: readonly Op[], begin: number, end: number, { head, tail, between }: Template, at: number): number {
+    const count = end - begin;
+    if (at + 3 * count > this.#desc.length) this.#growDesc(at + 3 * count);
+    const desc = this.#desc;
+    const run: string[] = [];
+    run.length = count;
+    let units = 0;
+    let flags = 0;
+    for (let i = 0, words = at; i < count; i += 1, words += 3) {
+      const op = ops[begin + i]!;
+      const part = op.first as string;
+      const length = between.length + part.length;
+      run[i] = part;
+      flags |= op.flags;
+      desc[words] = op.head | HEAD_SAME;
+      desc[words + 1] = 1;
+      desc[words + 2] = length;
+      units += length;
+    }
+    this.#parts.push(head, run.join(between), tail);
+    this.#units += units;
+    this.#flags |= flags;
+    return at + 3 * count;
   }
 
   #add(arg: WireArg): void {

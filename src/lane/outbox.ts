@@ -54,8 +54,9 @@ export interface OutboxOwner extends TurnMember {
 export class Outbox {
   readonly #owner: OutboxOwner;
   readonly #tables: EncodeTables;
+  /** The first `#count` are pending; made as long as the turn before suggests, since an array that grows is copied each time. */
   #pending: Op[] = [];
-  #spare: Op[] = [];
+  #count = 0;
   #bytes = 0;
   #since = 0;
   #joined = false;
@@ -71,10 +72,11 @@ export class Outbox {
 
   /** Queues an operation for this turn's flush. */
   add(op: Op): void {
-    this.#pending.push(op);
+    this.#pending[this.#count] = op;
+    this.#count += 1;
     if (op.rest !== null || op.template !== null) this.#bytes += op.weight;
     if (!this.#joined) this.#join();
-    else if (this.#pending.length >= FLUSH_OPS || this.#bytes >= FLUSH_BYTES) this.#flushEarly();
+    else if (this.#count >= FLUSH_OPS || this.#bytes >= FLUSH_BYTES) this.#flushEarly();
   }
 
   /** Puts operations that waited before those of this turn. False when none of them needs sending any more. */
@@ -82,7 +84,8 @@ export class Outbox {
     const live = ops.filter((op) => op.state !== SETTLED);
     if (live.length === 0) return false;
     for (const op of live) op.state = QUEUED;
-    this.#pending = live.concat(this.#pending);
+    this.#pending = live.concat(this.clear());
+    this.#count = this.#pending.length;
     if (!this.#joined) this.#join();
     // They waited: the deadlines are looked at before sending.
     this.#since = 0;
@@ -103,10 +106,9 @@ export class Outbox {
     }
     const { fleet, config } = this.#owner;
     if (fleet.behind) this.#owner.follow();
-    const ops = this.#pending;
-    if (ops.length === 0) return;
-    this.#pending = this.#spare;
-    this.#spare = [];
+    const count = this.#count;
+    if (count === 0) return;
+    const ops = this.#taken(count + (count >> 2));
     this.#bytes = 0;
     const now = performance.now();
     if (this.dropped || now - this.#since > STALE_MS) this.#expire(ops, now);
@@ -118,8 +120,6 @@ export class Outbox {
     } finally {
       this.#sending = false;
     }
-    ops.length = 0;
-    this.#spare = ops;
   }
 
   /** Sends operations to one node now, or has them wait for it. */
@@ -138,7 +138,17 @@ export class Outbox {
 
   /** Removes everything pending. */
   clear(): Op[] {
-    return this.#pending.splice(0);
+    return this.#taken(0);
+  }
+
+  /** Everything pending, which is then nothing; room for so many is made. */
+  #taken(room: number): Op[] {
+    const ops = this.#pending;
+    ops.length = this.#count;
+    this.#pending = [];
+    this.#pending.length = Math.min(room, FLUSH_OPS);
+    this.#count = 0;
+    return ops;
   }
 
   #join(): void {
