@@ -2,7 +2,7 @@
  * The process of one contestant that counts hits: a counter by itself, over seconds of hits; or `peek` of cached profiles, with
  * keylane counting and not counting in turns, where the difference is what counting costs a hit.
  */
-import { setImmediate } from "node:timers/promises";
+import { setImmediate, setTimeout } from "node:timers/promises";
 import { Keylane } from "keylane";
 import { optionsFor } from "../baselines/cache/keylane-open.js";
 import { median } from "../report/stats.js";
@@ -61,14 +61,13 @@ function openCounter(name: CounterName, spec: StreamSpec): Contestant<HitsRound>
 const SLICES = 2;
 /** Parts of a slice, between which timers run. */
 const PARTS = 10;
-/** Keys differ by up to so many hits before it begins: more than are told at once. */
-const STEPS = 256;
+/** After a slice all that its hits leave to be done on timers is done within so many milliseconds. */
+const SETTLE_MS = 75;
 
 /**
  * `peek` through two instances that hold the same profiles, one that counts hits and one that does not, in turns of some
- * milliseconds and in changing order: what they share, the state of compiled code before all, is alike in both. What is done
- * between two slices, on timers, is done for counting; it is as much whether the thread counted all the time or half of it, so
- * all hits share it.
+ * milliseconds and in changing order: what they share, the state of compiled code before all, is alike in both. What the thread
+ * does on timers during and after the slices that are counted is done for their hits.
  */
 async function openPeeks(countedFirst: boolean, server: string, count: number): Promise<Contestant<HitsRound>> {
   const set = profiles(count);
@@ -76,18 +75,13 @@ async function openPeeks(countedFirst: boolean, server: string, count: number): 
     const lanes = await Keylane.open({ ...optionsFor(server), ...(counting ? {} : { hotKeys: false }) });
     const warm = await lanes.warm(set.keys);
     if (warm !== set.keys.length) throw new Error(`${warm} of ${set.keys.length} keys are in the cache`);
-    // As hits come from callers: not all keys in step, or all would be told in the same pass.
-    for (let i = 0; i < count; i += 1) {
-      for (let hit = i % STEPS; hit > 0; hit -= 1) lanes.peek(set.keys[i] as `up:${string}`);
-    }
     return { lanes, pass: profilePass(set, (key) => lanes.peek(key as `up:${string}`)) };
   };
   const [one, other] = [await open(countedFirst), await open(!countedFirst)];
   const [counted, uncounted] = countedFirst ? [one, other] : [other, one];
-  let background = 0;
-  /** Nanoseconds of CPU time a hit, without what runs on timers. */
+  /** Nanoseconds of CPU time a hit, and of what runs on timers. */
   const slice = async ({ pass }: typeof one, maxMs: number) => {
-    let [micros, hits, elapsed] = [0, 0, 0];
+    let [micros, hits, elapsed, background] = [0, 0, 0, 0];
     for (let part = 0; part < PARTS; part += 1) {
       const started = performance.now();
       const { cpuMicrosPerOp, opsPerSec } = await playPasses(COUNTED, pass, count, maxMs / PARTS);
@@ -96,33 +90,30 @@ async function openPeeks(countedFirst: boolean, server: string, count: number): 
       hits += (opsPerSec * ms) / 1000;
       elapsed += ms;
       const before = process.cpuUsage();
-      await setImmediate();
+      await (part + 1 < PARTS ? setImmediate() : setTimeout(SETTLE_MS));
       const { user, system } = process.cpuUsage(before);
       background += (user + system) * 1000;
     }
-    return { ns: (micros * 1000) / hits, opsPerSec: (hits / elapsed) * 1000, hits };
+    return { ns: (micros * 1000) / hits, opsPerSec: (hits / elapsed) * 1000, between: background / hits };
   };
   return {
     name: COUNTED,
     role: "keylane",
     async play({ maxMs }) {
-      const [on, off, added, speeds]: number[][] = [[], [], [], []];
-      let hits = 0;
-      background = 0;
+      const [on, off, added, betweens, speeds]: number[][] = [[], [], [], [], []];
       for (let i = 0; i < SLICES; i += 1) {
         const results = new Map<typeof one, Awaited<ReturnType<typeof slice>>>();
         for (const which of i % 2 === 0 ? [counted, uncounted] : [uncounted, counted]) {
-          const result = await slice(which, maxMs / SLICES / 2);
-          hits += result.hits;
-          results.set(which, result);
+          results.set(which, await slice(which, maxMs / SLICES / 2));
         }
         const [with_, without] = [results.get(counted)!, results.get(uncounted)!];
         on.push(with_.ns);
         off.push(without.ns);
         added.push(with_.ns - without.ns);
+        betweens.push(with_.between);
         speeds.push(with_.opsPerSec);
       }
-      const between = background / hits;
+      const between = median(betweens);
       return {
         opsPerSec: median(speeds),
         cpuMicrosPerOp: (median(on) + between) / 1000,

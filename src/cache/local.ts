@@ -4,7 +4,12 @@
  * so a hit is one Map lookup, one proof word, the clock word and a hit counter — no crossing, no decoding.
  *
  * Plain reads of the proof and clock words are enough: a stale read is a delay of visibility, never a wrong proof.
+ *
+ * Hits are counted key by key in an array, for the counters of hot keys, which are told every so often of the keys that were hit
+ * often enough. No hit decides by its key's count whether to tell: a processor cannot guess that, and a wrong guess, which it
+ * finds out when the count has come from memory, costs more than all else that counting does.
  */
+import { INFO_CHECK, INFO_HASH_HIGH, INFO_HASH_LOW, INFO_PROOF, INFO_PROOF_INDEX } from "../native/cache-types.js";
 import type { HitCounts } from "../shared/hit-counts.js";
 import type { SharedRegion } from "../shared/region.js";
 
@@ -12,15 +17,13 @@ import type { SharedRegion } from "../shared/region.js";
 const HIT_CAP = 3;
 /** Most entries held; the oldest leave first (the region still has them). */
 const MAX_ENTRIES = 65_536;
-/**
- * Hits of an entry that are told together, as one; the rest waits for more. That keeps what counting costs a hit below its
- * share of a call, also when hits spread over many keys.
- */
+/** Hits of an entry that are told; fewer wait for more, so that telling costs little a hit also when hits spread over many keys. */
 const TOLD_HITS = 32;
-/** Entries that are told together. */
-const TOLD_ENTRIES = 256;
-/** Hits are counted from here when nobody is told. */
-const UNTOLD = -0x3fff_ffff;
+/** A thread that leaves its timers no time tells after so many hits, or so many an entry, whichever is more. */
+const DUE_HITS = 8192;
+const DUE_HITS_AN_ENTRY = 64;
+/** Hits after which to look again where nobody is told. */
+const NEVER = 0x3fff_ffff;
 
 export class LocalEntry {
   value: unknown;
@@ -28,19 +31,17 @@ export class LocalEntry {
   proof: number;
   /** When to ask the region again, on its clock. */
   check: number;
-  /** Hits that the counters of hot keys have not been told. */
-  untold = 0;
+  /** Its place among the entries' counts and keys. */
+  readonly place: number;
 
-  constructor(value: unknown, index: number, proof: number, check: number) {
+  constructor(value: unknown, index: number, proof: number, check: number, place: number) {
     this.value = value;
     this.index = index;
     this.proof = proof;
     this.check = check;
+    this.place = place;
   }
 }
-
-/** Fills places where no entry is. */
-const NONE = new LocalEntry(undefined, 0, 0, 0);
 
 export class LocalCache {
   /** Answers given by this thread's map. */
@@ -55,17 +56,22 @@ export class LocalCache {
   readonly #words: Int32Array;
   readonly #clock: number;
   readonly #counts: HitCounts | null;
-  /** Entries with hits to be told, their keys, and how many they are. The arrays keep their length: no hit makes them grow. */
-  readonly #hit: LocalEntry[] = Array.from({ length: TOLD_ENTRIES }, () => NONE);
-  readonly #hitKeys: string[] = Array.from({ length: TOLD_ENTRIES }, () => "");
-  readonly #weights = new Int32Array(TOLD_ENTRIES);
-  #told = 0;
+  /** By the entries' places: hits that the counters have not been told, hashes in two halves, and keys. */
+  readonly #untold = new Int32Array(MAX_ENTRIES);
+  readonly #hashes: Int32Array;
+  readonly #keys: string[] = [];
+  /** When `hits` is more than this, there is something to tell. */
+  #due: number;
+  /** Whether the counters will ask for what there is to tell. */
+  #asked = false;
   #closed = false;
 
   /** `counts` hears of the hits of keys, if anybody does. */
   constructor({ proofs, hits, words, clock }: SharedRegion, counts: HitCounts | null) {
     this.#counts = counts;
-    if (counts !== null) counts.gather = () => this.#tell(counts);
+    if (counts !== null) counts.gather = () => this.#gather(counts);
+    this.#due = counts === null ? NEVER : 0;
+    this.#hashes = new Int32Array(counts === null ? 0 : 2 * MAX_ENTRIES);
     this.#proofs = proofs;
     this.#hitWords = hits;
     this.#words = words;
@@ -86,25 +92,33 @@ export class LocalCache {
     }
     // Counted up to what eviction looks at, so that the line stays shared between cores.
     if (this.#hitWords[index]! < HIT_CAP) this.#hitWords[index]! += 1;
-    this.hits += 1;
-    if ((entry.untold += 1) === TOLD_HITS) this.#gather(entry, key);
+    this.#untold[entry.place]! += 1;
+    if ((this.hits += 1) > this.#due) this.#tellOrAsk();
     return entry.value;
   }
 
-  /** Whether there is an entry, be it a stale one. */
-  has(key: string): boolean {
-    return this.#entries.has(key);
+  /** The entry of a key, be it a stale one. */
+  find(key: string): LocalEntry | undefined {
+    return this.#entries.get(key);
   }
 
-  set(key: string, value: unknown, index: number, proof: number, check: number): void {
+  /** Takes over what a lookup has found and told by `info`. */
+  set(key: string, value: unknown, info: Int32Array): void {
     if (this.#closed) return;
+    const [index, proof, check] = [info[INFO_PROOF_INDEX]!, info[INFO_PROOF]!, info[INFO_CHECK]!];
     const entry = this.#entries.get(key);
     if (entry !== undefined) {
       this.renew(entry, value, index, proof, check);
       return;
     }
-    if (this.#entries.size >= MAX_ENTRIES) this.#entries.delete(this.#oldest.next().value!);
-    this.#entries.set(key, new LocalEntry(value, index, proof, check));
+    const place = this.#entries.size < MAX_ENTRIES ? this.#entries.size : this.#dropOldest();
+    this.#keys[place] = key;
+    this.#untold[place] = 0;
+    if (this.#counts !== null) {
+      this.#hashes[2 * place] = info[INFO_HASH_LOW]!;
+      this.#hashes[2 * place + 1] = info[INFO_HASH_HIGH]!;
+    }
+    this.#entries.set(key, new LocalEntry(value, index, proof, check, place));
   }
 
   /** Brings an entry up to date. */
@@ -116,35 +130,36 @@ export class LocalCache {
     entry.check = check;
   }
 
-  #gather(entry: LocalEntry, key: string): void {
+  /** Gives the place of the oldest entry, which goes. */
+  #dropOldest(): number {
+    const key = this.#oldest.next().value!;
+    const { place } = this.#entries.get(key)!;
+    this.#entries.delete(key);
+    if (this.#untold[place]! >= TOLD_HITS) this.#counts?.add(key, this.#untold[place]!);
+    return place;
+  }
+
+  #tellOrAsk(): void {
     const counts = this.#counts;
     if (counts === null) {
-      entry.untold = UNTOLD;
+      this.#due = this.hits + NEVER;
       return;
     }
-    const at = this.#told;
-    this.#hit[at] = entry;
-    this.#hitKeys[at] = key;
-    this.#told = at + 1;
-    if (at === 0) counts.soon();
-    else if (at + 1 === TOLD_ENTRIES) this.#tell(counts);
+    if (this.#asked) this.#tell(counts);
+    else counts.soon();
+    this.#asked = true;
+    this.#due = this.hits + Math.max(DUE_HITS, DUE_HITS_AN_ENTRY * this.#keys.length);
+  }
+
+  /** The counters ask: the next hit has them ask again. */
+  #gather(counts: HitCounts): void {
+    if (this.#asked) this.#tell(counts);
+    this.#asked = false;
+    this.#due = this.hits;
   }
 
   #tell(counts: HitCounts): void {
-    const hit = this.#hit;
-    const weights = this.#weights;
-    const told = this.#told;
-    if (told === 0) return;
-    for (let at = 0; at < told; at += 1) {
-      const entry = hit[at]!;
-      weights[at] = entry.untold;
-      entry.untold = 0;
-      // Nothing is kept alive by having been hit.
-      hit[at] = NONE;
-    }
-    counts.addAll(this.#hitKeys, weights, told);
-    this.#told = 0;
-    this.#hitKeys.fill("");
+    counts.addCounted(this.#keys, this.#hashes, this.#untold, TOLD_HITS);
   }
 
   /** Answers nothing any more. */
@@ -152,5 +167,7 @@ export class LocalCache {
     this.#closed = true;
     this.stale = null;
     this.#entries.clear();
+    if (this.#counts !== null) this.#gather(this.#counts);
+    this.#keys.length = 0;
   }
 }

@@ -284,13 +284,13 @@ export class SharedCache implements LoadTarget, ErrandCache, CallersCache {
 
   /** Byte keys are not held decoded. `info` tells of the value. */
   #keepLocal(key: Key, value: unknown): void {
-    if (typeof key !== "string") return;
-    this.#local.set(key, value, info[INFO_PROOF_INDEX]!, info[INFO_PROOF]!, info[INFO_CHECK]!);
+    if (typeof key === "string") this.#local.set(key, value, info);
   }
 
   /** What is loaded comes into L0 where its key was there; others when they are hit for the first time. */
   #renewLocal(key: WireArg, value: unknown, index: number, proof: number, check: number): void {
-    if (typeof key === "string" && this.#local.has(key)) this.#local.set(key, value, index, proof, check);
+    const entry = typeof key === "string" ? this.#local.find(key) : undefined;
+    if (entry !== undefined) this.#local.renew(entry, value, index, proof, check);
   }
 
   #refresh(key: Key): void {

@@ -72,7 +72,7 @@ export const INFO_FLAGS = 6;
 export const INFO_TICKET = 7;
 /** The key's slot; told by `probe` alone. */
 export const INFO_SLOT = 8;
-/** Halves of the key's xxh3-64; the lower one is told by `lookup`, too. */
+/** Halves of the key's xxh3-64; told by `lookup` and `probe`. */
 export const INFO_HASH_LOW = 9;
 export const INFO_HASH_HIGH = 10;
 export const INFO_WORDS = 11;

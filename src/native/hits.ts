@@ -5,7 +5,7 @@
 import type { HitsCore, HitsOptions, HitsSession } from "./hits-types.js";
 
 /** A session as the addon makes it. */
-type Seat = Pick<HitsSession, "record" | "recordBytes" | "recordFrames" | "count" | "top" | "end"> & {
+type Seat = Omit<HitsSession, "ownCells" | "cells" | "seatBytes" | "totals" | "merge"> & {
   describe(): string;
   totals(out: Int32Array): void;
   merge(nowUs: number, info: Int32Array): boolean;
@@ -33,6 +33,8 @@ function sessionOf(seat: Seat): HitsSession {
     record: seat.record,
     recordBytes: seat.recordBytes,
     recordFrames: seat.recordFrames,
+    recordCounts: seat.recordCounts,
+    name: seat.name,
     count: seat.count,
     totals: () => totalsOf(seat, description.cells),
     merge: (nowMs, info) => seat.merge(Math.round(nowMs * 1000), info),

@@ -14,6 +14,8 @@ const MAX_THREADS = 128;
 /** Hits that are told together, and how long they wait for others. */
 const BATCH = 256;
 const TELL_MS = 50;
+/** Names that are told together: as many as there can be room for until the next merge. */
+const NAMES = 4096;
 /** How the addon says that all seats are taken (`RegionError::Full`). */
 const ALL_TAKEN = "as many threads";
 
@@ -25,7 +27,7 @@ export class HitCounts {
   readonly #keys: string[] = [];
   readonly #lengths = new Int32Array(BATCH);
   readonly #weights = new Int32Array(BATCH);
-  readonly #allLengths = new Int32Array(BATCH);
+  readonly #wanted = new Int32Array(NAMES);
   readonly #told = (): void => {
     this.#timer = null;
     this.gather();
@@ -79,13 +81,16 @@ export class HitCounts {
     else this.soon();
   }
 
-  /** Counts `weights[i]` hits of each of the first `count` keys, `BATCH` at most. */
-  addAll(keys: readonly string[], weights: Int32Array, count: number): void {
+  /**
+   * Counts the hits that the caller has counted by itself of the first `keys.length` keys, `least` at least of a key, and sets
+   * them to 0. `hashes` are those that the cache tells, two words a key.
+   */
+  addCounted(keys: readonly string[], hashes: Int32Array, counts: Int32Array, least: number): void {
     if (this.#ended) return;
-    const lengths = this.#allLengths;
-    for (let i = 0; i < count; i += 1) lengths[i] = keys[i]!.length;
-    const text = (count === keys.length ? keys : keys.slice(0, count)).join("");
-    this.session.record(text, lengths, count, weights);
+    const { session } = this;
+    const wanted = this.#wanted;
+    const names = session.recordCounts(counts, hashes, keys.length, least, wanted);
+    for (let i = 0; i < names && session.name(keys[wanted[i]!]!); i += 1);
   }
 
   /** Something is there to be told. */

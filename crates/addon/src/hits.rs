@@ -99,6 +99,8 @@ fn seat<const N: usize>(
         function!("record", record),
         function!("recordBytes", record_bytes),
         function!("recordFrames", record_frames),
+        function!("recordCounts", record_counts),
+        function!("name", name),
         function!("count", count),
         function!("totals", totals),
         function!("merge", merge),
@@ -193,6 +195,33 @@ fn record_frames(call: &Call<'_, 3>, held: &Shared) -> Result<Returned, Fault> {
         let count = call.count(2, "count", desc.len(), false)?;
         seat.recorder.borrow_mut().begin().keys(Keys::new(scratch, desc, count));
         call.undefined()
+    })
+}
+
+/// `recordCounts(counts, hashes, size, least, wanted)`: how many places of keys whose names are wanted were written.
+fn record_counts(call: &Call<'_, 5>, held: &Shared) -> Result<Returned, Fault> {
+    held.with(|seat| {
+        let (counts, hashes) = (call.words_mut(0, "counts")?, call.words(1, "hashes")?);
+        let wanted = call.words_mut(4, "wanted")?;
+        seat.own.apart(counts, "counts")?;
+        seat.own.apart(hashes, "hashes")?;
+        seat.own.apart(wanted, "wanted")?;
+        let hashes = hashes.as_chunks::<2>().0;
+        let size = call.count(2, "size", counts.len().min(hashes.len()), false)?;
+        let least = call.count(3, "least", i32::MAX as usize, false)? as i32;
+        let names = seat.recorder.borrow_mut().begin().counted(&mut counts[..size], hashes, least, wanted);
+        call.int(names as i32)
+    })
+}
+
+/// `name(key)`
+fn name(call: &Call<'_, 1>, held: &Shared) -> Result<Returned, Fault> {
+    held.with(|seat| {
+        let mut scratch = seat.scratch.borrow_mut();
+        let key = call.key(0, &mut scratch)?;
+        seat.own.apart(&key, "key")?;
+        let named = seat.recorder.borrow_mut().begin().name(&key);
+        call.boolean(named)
     })
 }
 

@@ -70,6 +70,30 @@ fn a_hit_arrives_once_whenever_the_windows_are_flipped() {
 }
 
 #[test]
+fn a_name_that_comes_after_its_hits_is_learned_whenever_the_windows_are_flipped() {
+    explore(|hits| {
+        let mut aggregator = hits.aggregate().unwrap();
+        let mut recorder = hits.join().unwrap();
+        aggregator.merge(0);
+        let recording = thread::spawn(move || {
+            let halves = [hash(1) as i32, (hash(1) >> 32) as i32];
+            let mut wanted = [-1];
+            assert_eq!(recorder.begin().counted(&mut [4], &[halves], 2, &mut wanted), 1);
+            assert!(recorder.begin().name(&[1]));
+            recorder
+        });
+        aggregator.merge(0);
+        let recorder = recording.join().unwrap();
+        aggregator.merge(0);
+        aggregator.merge(0);
+        let top = aggregator.top(10, 0);
+        assert_eq!(top.len(), 1);
+        assert_eq!((top[0].key, top[0].rate.lower), (&[1][..], 4));
+        drop((aggregator, recorder));
+    });
+}
+
+#[test]
 fn a_seat_that_changes_hands_takes_its_hits_along() {
     explore(|hits| {
         let mut aggregator = hits.aggregate().unwrap();

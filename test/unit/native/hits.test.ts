@@ -102,6 +102,53 @@ test("keys are ranked by their hits, with or without weights, whichever way they
   session.end();
 });
 
+/** Counts of keys and their hashes, as a thread that counts by itself keeps them. */
+function countsOf(hits: Record<string, number>): { keys: string[]; counts: Int32Array; hashes: Int32Array } {
+  const keys = Object.keys(hits);
+  const halves = keys.map((key) => rust.hash64(key)).flatMap((hash) => [hash, hash >> 32n]);
+  const hashes = Int32Array.from(halves, (half) => Number(BigInt.asIntN(32, half)));
+  return { keys, counts: Int32Array.from(Object.values(hits)), hashes };
+}
+
+test("what a thread has counted by itself is recorded by hashes; only the names that are wanted cross", () => {
+  const [one, other] = [alone(), alone()];
+  const told = { "up:1": 40, "up:é": 90, "up:3": 32 };
+  const { keys, counts, hashes } = countsOf({ ...told, "up:4": 31, "up:5": 0 });
+  const wanted = new Int32Array(8);
+  assert.equal(other.recordCounts(counts, hashes, keys.length, 32, wanted), 3);
+  assert.deepEqual([...wanted.subarray(0, 3)], [1, 0, 2], "the hottest first");
+  assert.deepEqual([...counts], [0, 0, 0, 31, 0]);
+  for (const at of wanted.subarray(0, 3)) assert.equal(other.name(keys[at]!), true);
+  counts[1] = 50;
+  assert.equal(other.recordCounts(counts, hashes, keys.length, 32, wanted), 0, "its name is known");
+  record(one, { ...told, "up:3": 32 });
+  const lengths = words(4);
+  one.record("up:é", lengths, 1, words(50));
+  for (const session of [one, other]) {
+    session.merge(MERGE_MS, info);
+    assert.equal(info[MERGED_HITS], 40 + 90 + 32 + 50);
+  }
+  assert.deepEqual(exact(other), exact(one));
+  assert.deepEqual(exact(other)[0], ["up:é", 140]);
+  one.end();
+  other.end();
+});
+
+test("a name that comes after the merge of its hits, or of bytes, is learned by the next one", () => {
+  const session = alone();
+  const { keys, counts, hashes } = countsOf({ "up:1": 40, "up:2": 20 });
+  const wanted = new Int32Array(1);
+  assert.equal(session.recordCounts(counts, hashes, 2, 8, wanted), 1, "wanted has room for one");
+  assert.equal(wanted[0], 0);
+  session.merge(MERGE_MS, info);
+  assert.equal(info[MERGED_LOST], 1);
+  assert.deepEqual(exact(session), []);
+  assert.equal(session.name(Buffer.from(keys[0]!)), true);
+  session.merge(2 * MERGE_MS, info);
+  assert.deepEqual(exact(session), [["up:1", 40]]);
+  session.end();
+});
+
 test("a key's bytes and hash are those of its UTF-8, and of a long one the first bytes are kept", () => {
   const session = alone();
   const long = "é".repeat(HOT_KEPT_MAX);
@@ -246,6 +293,19 @@ test("arguments that are wrong, or lie in the memory, are refused and record not
   assert.throws(() => session.recordBytes(Buffer.from("abc"), words(4, -1), 2, null), /a length is -1/);
   assert.throws(() => session.recordBytes(wrong("abc"), words(3), 1, null), TypeError);
   assert.throws(() => session.recordBytes(new Uint8Array(memory.buffer, 64, 3), words(3), 1, null), /keys lies in/);
+  const [counts, hashes, wanted] = [words(40, 50), words(1, 2, 3, 4), words(0, 0)];
+  assert.throws(() => session.recordCounts(counts, hashes, 3, 32, wanted), /size is 3/);
+  assert.throws(() => session.recordCounts(counts, words(1, 2, 3), 2, 32, wanted), /size is 2/);
+  assert.throws(() => session.recordCounts(counts, hashes, 2, -1, wanted), RangeError);
+  assert.throws(() => session.recordCounts(wrong([1]), hashes, 1, 32, wanted), TypeError);
+  assert.throws(() => session.recordCounts(counts, hashes, 2, 32, wrong(null)), TypeError);
+  assert.throws(() => session.recordCounts(counts, hashes, 2, 32, counts), /overlaps/);
+  assert.throws(() => session.recordCounts(memory.subarray(0, 2), hashes, 1, 32, wanted), /counts lies in/);
+  assert.throws(() => session.recordCounts(counts, memory.subarray(0, 4), 2, 32, wanted), /hashes lies in/);
+  assert.throws(() => session.recordCounts(counts, hashes, 2, 32, memory.subarray(0, 4)), /wanted lies in/);
+  assert.deepEqual([...counts], [40, 50]);
+  assert.throws(() => session.name(wrong(1)), TypeError);
+  assert.throws(() => session.name(new Uint8Array(memory.buffer, 64, 3)), /key lies in/);
   for (const value of NOT_COUNTS) {
     assert.throws(() => session.count(value, 1), RangeError);
     assert.throws(() => session.count(0, value), RangeError);
@@ -264,6 +324,8 @@ test("arguments that are wrong, or lie in the memory, are refused and record not
   session.end();
   session.end();
   assert.throws(() => session.record("abc", words(3), 1, null), /has ended/);
+  assert.throws(() => session.recordCounts(counts, hashes, 2, 32, wanted), /has ended/);
+  assert.throws(() => session.name("abc"), /has ended/);
   assert.throws(() => session.merge(1, info), /has ended/);
 });
 

@@ -13,8 +13,8 @@ const FLAG_ELECTED: i32 = 1;
 const FLAG_STALE: i32 = 2;
 const FLAG_HIGH: i32 = 4;
 
-/// `lookup(key, staleMs, leaseMs, out, info)`; where `info` has room for them, with the key's hash, lower half, and the ticket of a
-/// load that would begin now.
+/// `lookup(key, staleMs, leaseMs, out, info)`; where `info` has room for them, with the key's hash and the ticket of a load that
+/// would begin now.
 pub(super) fn lookup(call: &Call<'_, 5>, held: &Shared) -> Result<Returned, Fault> {
     held.with(|seat| {
         let ask = Ask {
@@ -31,9 +31,10 @@ pub(super) fn lookup(call: &Call<'_, 5>, held: &Shared) -> Result<Returned, Faul
         let flags = flag(found.elected, FLAG_ELECTED) | flag(found.stale, FLAG_STALE) | flag(found.high, FLAG_HIGH);
         let (index, length) = (found.proof_index as i32, found.value_len as i32);
         let (proof, expiry, check) = (found.proof as i32, found.expiry as i32, found.check as i32);
-        if let Some([told, _, low]) = info.get_mut(7..10) {
+        if let Some([told, _, low, high]) = info.get_mut(7..11) {
             *told = ticket as i32;
             *low = hash as i32;
+            *high = (hash >> 32) as i32;
         }
         tell(info, [index, proof, expiry, check, found.feeder.into(), length, flags])?;
         call.int(found.kind as i32)

@@ -76,8 +76,8 @@ impl<'m> Aggregator<'m> {
         for seat in (0..self.hits.seats()).filter(|&seat| self.hits.is_used(seat)) {
             match freeze(&self.hits, seat, &mut self.late[seat]) {
                 None => merged.late += 1,
-                Some(window) if window.hits() > 0 => self.frozen.push(window),
-                Some(_) => {}
+                Some(window) if window.is_untouched() => {}
+                Some(window) => self.frozen.push(window),
             }
         }
         if let Some(last_us) = last_us {

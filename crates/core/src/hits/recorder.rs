@@ -3,6 +3,8 @@
 //! Invariant: a seat has one recorder, and a recorder has one batch open at a time, so all it writes has one writer. It leaves
 //! its hits behind when it goes: the aggregator takes them next time.
 
+mod counted;
+
 use super::Hits;
 use super::layout::seat;
 use super::phase::Phase;

@@ -44,15 +44,15 @@ impl<'m> Window<'m> {
         self.head[word].store(value, Relaxed);
     }
 
-    /// Writes down what a hash stands for, while there is room.
+    /// Writes down what a hash stands for. False when there is no room.
     #[cold]
-    pub fn name(&self, hash: u64, key: &[u8]) {
+    pub fn name(&self, hash: u64, key: &[u8]) -> bool {
         let kept = &key[..key.len().min(NAME_BYTES)];
         let used = self.get(head::NAMED) as usize;
         let words = NAME_HEAD + kept.len().div_ceil(4);
         let Some(room) = self.names.get(used..).and_then(|rest| rest.get(..words)) else {
-            self.put(head::LOST, self.get(head::LOST).saturating_add(1));
-            return;
+            self.lose_names(1);
+            return false;
         };
         let (start, bytes) = room.split_at(NAME_HEAD);
         for (word, value) in start.iter().zip([hash as u32, (hash >> 32) as u32, key.len() as u32]) {
@@ -64,6 +64,7 @@ impl<'m> Window<'m> {
             word.store(u32::from_le_bytes(padded), Relaxed);
         }
         self.put(head::NAMED, (used + words) as u32);
+        true
     }
 
     /// Writes the name of the key that comes after `place` others.
@@ -75,7 +76,17 @@ impl<'m> Window<'m> {
         }
     }
 
-    /// Takes note of how many hits were recorded; 0 says that the window is untouched.
+    /// Takes note of names that find no room.
+    pub fn lose_names(&self, count: usize) {
+        self.put(head::LOST, self.lost().saturating_add(u32::try_from(count).unwrap_or(u32::MAX)));
+    }
+
+    /// Whether neither hits nor names were recorded.
+    pub fn is_untouched(&self) -> bool {
+        self.hits() == 0 && self.get(head::NAMED) == 0 && self.lost() == 0
+    }
+
+    /// Takes note of how many hits were recorded.
     pub fn set_hits(&self, hits: u32) {
         self.put(head::HITS, hits);
     }

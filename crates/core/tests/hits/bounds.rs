@@ -1,7 +1,7 @@
 //! Bounds against a counter that forgets nothing: whatever is recorded, by whom, and whenever it is merged, the hits of every
 //! key lie between them, also of keys that were replaced in their summary, let go by the aggregator, or never seen.
 
-use crate::support::{create, hash, key, memory, record, record_joined};
+use crate::support::{create, hash, key, memory, name, record, record_counted, record_joined};
 use keylane_core::hits::{Options, SLOT_US, SLOTS};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -9,9 +9,16 @@ use std::collections::{HashMap, VecDeque};
 
 const KEYS: usize = 120;
 
+#[derive(Clone, Copy, Debug)]
+enum Way {
+    OneByOne,
+    Joined,
+    Counted,
+}
+
 #[derive(Clone, Debug)]
 enum Step {
-    Record(usize, bool, Vec<(usize, u32)>),
+    Record(usize, Way, Vec<(usize, u32)>),
     /// Merges after so many microseconds.
     Merge(u64),
 }
@@ -21,8 +28,9 @@ fn step() -> impl Strategy<Value = Step> {
     let id = prop_oneof![0..6_usize, 0..30_usize, 0..KEYS];
     let weight = prop_oneof![8 => Just(1_u32), 3 => 0..40_u32, 1 => Just(100_000_u32)];
     let late = prop_oneof![Just(0), Just(SLOT_US / 2), Just(SLOT_US), Just(SLOT_US), Just(SLOT_US * 7)];
+    let way = prop_oneof![Just(Way::OneByOne), Just(Way::Joined), Just(Way::Counted)];
     prop_oneof![
-        3 => (0..3_usize, any::<bool>(), vec((id, weight), 0..60)).prop_map(|(thread, joined, hits)| Step::Record(thread, joined, hits)),
+        3 => (0..3_usize, way, vec((id, weight), 0..60)).prop_map(|(thread, way, hits)| Step::Record(thread, way, hits)),
         2 => late.prop_map(Step::Merge),
     ]
 }
@@ -69,9 +77,16 @@ proptest! {
         aggregator.merge(now);
         for step in steps {
             match step {
-                Step::Record(thread, joined, batch) => {
-                    let record = if joined { record_joined } else { record };
-                    record(&mut threads[thread], &batch);
+                Step::Record(thread, way, batch) => {
+                    let recorder = &mut threads[thread];
+                    match way {
+                        Way::OneByOne => record(recorder, &batch),
+                        Way::Joined => record_joined(recorder, &batch),
+                        Way::Counted => {
+                            let wanted = record_counted(recorder, &batch);
+                            name(recorder, &wanted);
+                        }
+                    }
                     for (id, weight) in batch {
                         *exact.waiting.entry(id).or_default() += u64::from(weight);
                     }

@@ -4,6 +4,7 @@
 #![cfg(not(loom))]
 
 mod bounds;
+mod counted;
 mod example;
 mod region;
 mod support;

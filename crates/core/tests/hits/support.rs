@@ -36,6 +36,24 @@ pub fn record_joined(recorder: &mut Recorder<'_>, hits: &[(usize, u32)]) {
     assert!(recorder.begin().joined(&keys.concat(), &lengths, Some(&weights)));
 }
 
+/// Records one batch of keys that their thread has counted by itself, and gives those whose names are wanted.
+pub fn record_counted(recorder: &mut Recorder<'_>, hits: &[(usize, u32)]) -> Vec<usize> {
+    let mut counts: Vec<i32> = hits.iter().map(|&(_, weight)| weight as i32).collect();
+    let halves = |hash: u64| [hash as i32, (hash >> 32) as i32];
+    let hashes: Vec<[i32; 2]> = hits.iter().map(|&(id, _)| halves(hash(id))).collect();
+    let mut wanted = vec![-1; hits.len()];
+    let names = recorder.begin().counted(&mut counts, &hashes, 1, &mut wanted);
+    assert!(counts.iter().all(|&count| count == 0));
+    wanted[..names].iter().map(|&place| hits[place as usize].0).collect()
+}
+
+/// Tells the names of keys.
+pub fn name(recorder: &mut Recorder<'_>, ids: &[usize]) {
+    for &id in ids {
+        recorder.begin().name(&key(id));
+    }
+}
+
 /// The keys ranked, as text, with their lower and upper rates.
 pub fn top(aggregator: &Aggregator<'_>, least: u64) -> Vec<(String, u64, u64)> {
     let text = |key: &[u8]| String::from_utf8_lossy(key).into_owned();
