@@ -10,12 +10,14 @@
 //! wanted    2 | 4                         keys whose names are wanted, the hottest first
 //! ```
 
-use super::{BLOCK, Recording};
+use super::Recording;
 use crate::hash::hash64;
-use crate::hits::tally::{self, Job, Tally};
+use crate::hits::tally::{self, Job, MOST, Tally, Words};
 use crate::hits::window::Window;
 use std::cmp::Reverse;
 
+/// Keys that are recorded together, so that their sets are fetched ahead.
+const BLOCK: usize = 32;
 /// Counts that are looked at together.
 const LOOK: usize = 16;
 
@@ -87,11 +89,15 @@ impl Counted<'_, '_> {
             let [low, high] = self.hashes[place];
             u64::from(high as u32) << 32 | u64::from(low as u32)
         };
-        places.iter().for_each(|&place| sets.fetch(tally, hash(place)));
+        places.iter().filter_map(|&place| sets.of(hash(place))).for_each(|set| tally.fetch(set));
         for &place in places {
             let weight = (std::mem::take(&mut self.counts[place]) as u32).min(u32::MAX - *self.hits);
             *self.hits += weight;
-            if weight > 0 && sets.add(tally, hash(place), weight) {
+            let hash = hash(place);
+            let Some(set) = sets.of(hash).filter(|_| weight > 0) else { continue };
+            let nameless =
+                if *self.hits <= MOST { tally.tally(set, hash, weight) } else { Words.tally(set, hash, weight) };
+            if nameless {
                 self.nameless.push((weight, place as u32));
             }
         }
