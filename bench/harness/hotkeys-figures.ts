@@ -34,8 +34,8 @@ export const AFTER = "on its node after %";
 /** After it is settled. */
 export const OVER_OTHERS = "its node ÷ mean of others";
 
-/** A read of a thread's own map. What it takes without counting, what counting adds, and which part of that is done on timers. */
-export const COUNTED = "peek, hits counted";
-export const UNCOUNTED = "ns, hotKeys: false";
+/** A hit of a thread's own map. What it takes when nobody is told, what telling adds, and which part of that is done on timers. */
+export const COUNTED = "hit of a thread's own map, told";
+export const UNCOUNTED = "ns, not told";
 export const ADDED = "ns added";
 export const BETWEEN = "of it on timers";

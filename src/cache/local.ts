@@ -25,6 +25,9 @@ const DUE_HITS_AN_ENTRY = 64;
 /** Hits after which to look again where nobody is told. */
 const NEVER = 0x3fff_ffff;
 
+/** Who is told of hits. */
+export type Told = Pick<HitCounts, "gather" | "soon" | "add" | "addCounted">;
+
 export class LocalEntry {
   value: unknown;
   index: number;
@@ -55,7 +58,7 @@ export class LocalCache {
   readonly #hitWords: Int32Array;
   readonly #words: Int32Array;
   readonly #clock: number;
-  readonly #counts: HitCounts | null;
+  readonly #counts: Told | null;
   /** By the entries' places: hits that the counters have not been told, hashes in two halves, and keys. */
   readonly #untold = new Int32Array(MAX_ENTRIES);
   readonly #hashes: Int32Array;
@@ -67,7 +70,7 @@ export class LocalCache {
   #closed = false;
 
   /** `counts` hears of the hits of keys, if anybody does. */
-  constructor({ proofs, hits, words, clock }: SharedRegion, counts: HitCounts | null) {
+  constructor({ proofs, hits, words, clock }: SharedRegion, counts: Told | null) {
     this.#counts = counts;
     if (counts !== null) counts.gather = () => this.#gather(counts);
     this.#due = counts === null ? NEVER : 0;
@@ -152,13 +155,13 @@ export class LocalCache {
   }
 
   /** The counters ask: the next hit has them ask again. */
-  #gather(counts: HitCounts): void {
+  #gather(counts: Told): void {
     if (this.#asked) this.#tell(counts);
     this.#asked = false;
     this.#due = this.hits;
   }
 
-  #tell(counts: HitCounts): void {
+  #tell(counts: Told): void {
     counts.addCounted(this.#keys, this.#hashes, this.#untold, TOLD_HITS);
   }
 
