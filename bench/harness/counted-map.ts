@@ -72,8 +72,9 @@ export class CountedMap {
     this.#switch.gather();
   }
 
-  /** Operations that the counters were told of. */
-  get told(): number {
+  /** Operations that the counters were told of so far. */
+  told(): number {
+    this.#detector.merge(performance.now());
     return this.#detector.hits;
   }
 

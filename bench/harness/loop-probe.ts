@@ -7,11 +7,15 @@
  */
 import { createHistogram, monitorEventLoopDelay } from "node:perf_hooks";
 import type { IntervalHistogram } from "node:perf_hooks";
+import { setTimeout } from "node:timers/promises";
 import { Worker } from "node:worker_threads";
 import { Gate } from "./loop-probe-gate.js";
 
 /** Distance of the timers of `monitorEventLoopDelay`, in milliseconds; a loop that is never late is told to be as late as this. */
 const RESOLUTION_MS = 10;
+
+/** By timers a loop may come early; it is told to be as late as this then. */
+const LEAST_MS = 0.001;
 
 /** What a probe saw; milliseconds. */
 export interface LoopDelay {
@@ -47,15 +51,19 @@ export class LoopProbe {
     this.gate.open();
   }
 
-  /** What was seen since `begin`; messages still on their way are left out. */
-  end(): LoopDelay {
-    this.gate.close();
+  /**
+   * What was seen since `begin`; messages still on their way are left out. Of a round so short that nothing was, it waits for the
+   * first of each.
+   */
+  async end(): Promise<LoopDelay> {
     const timers = this.#timers!;
+    while (this.#ages.count === 0 || timers.count === 0) await setTimeout(1);
+    this.gate.close();
     this.#timers = null;
     timers.disable();
     return {
       p99Ms: this.#ages.percentile(99) / 1e6,
-      timersP99Ms: timers.percentile(99) / 1e6 - RESOLUTION_MS,
+      timersP99Ms: Math.max(timers.percentile(99) / 1e6 - RESOLUTION_MS, LEAST_MS),
     };
   }
 

@@ -93,7 +93,7 @@ serve(async (entry: PoolEntry): Promise<Contestant<RoundSpec>> => {
       const before = threadMicros();
       const sample = await runLoop(counted, set, cursor, round);
       const micros = threadMicros() - before;
-      const { p99Ms, timersP99Ms } = probe.end();
+      const { p99Ms, timersP99Ms } = await probe.end();
       if (lanes !== null && entry.cacheMs !== undefined) assertMissed(lanes, calls);
       const more = { callerMicrosPerOp: micros / calls, loopDelayP99Ms: p99Ms, timerDelayP99Ms: timersP99Ms };
       return { ...sample, more };

@@ -15,7 +15,7 @@ test("what comes while the loop is blocked is told to be as old as it is", async
     const end = performance.now() + 30;
     while (performance.now() < end);
     await until(() => probe.stamps > before);
-    const { p99Ms } = probe.end();
+    const { p99Ms } = await probe.end();
     // Of few stamps the 99th percentile is the oldest.
     assert.ok(p99Ms >= 29, `${p99Ms} ms`);
     const counted = probe.stamps;
