@@ -7,7 +7,6 @@
  * keys one by one, as strings; a lane has the keys of a turn as bytes already, packed to be encoded.
  */
 import { nativeInfo } from "keylane";
-import { startSingle } from "keylane/sandbox";
 import { withCluster } from "./harness/cluster.js";
 import { contest } from "./harness/contest.js";
 import { COUNTERS, precisionAt, recallAt, thresholds, type CounterName, type StreamSpec } from "./harness/hits.js";
@@ -124,17 +123,17 @@ export const hotkeys: Suite = {
     const { rounds, quick } = settings;
     const began = describeEnvironment(["keylane"], {});
     const stream = quick ? QUICK_STREAM : STREAM;
-    settings.note("starting a server");
-    await using server = await startSingle();
-    const version = await serverVersion(server.address);
     const verdict = new Verdict();
     const counted = await playCounters(settings, stream);
     judgeHits(counted, thresholds(stream)[0], verdict);
     const peeks = await playPeeks(settings);
     judgePeeks(peeks, verdict);
-    const driven = await withCluster(settings, (nodes) => playDriven(settings, nodes));
+    const { driven, server } = await withCluster(settings, async (nodes) => ({
+      driven: await playDriven(settings, nodes),
+      server: await serverVersion(nodes[0]),
+    }));
     judgeDriven(driven, verdict);
-    const environment = { ...began, settings: { server: version, core, rounds, quick } };
+    const environment = { ...began, settings: { server, core, rounds, quick } };
     return { environment, rows: [...driven, ...counted, ...peeks], ratios: verdict.ratios, goals: verdict.goals };
   },
 };
